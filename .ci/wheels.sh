@@ -147,17 +147,24 @@ environment_of() {
   echo "$folder"
 }
 
-# build_wheels WORK: from the files that git knows, into WORK/wheels. The builds take turns in one folder, so that
-# ccache has for the second what the first has compiled; its rewriting of paths would show in messages.
-build_wheels() {
-  local work=$1 python environment tree
+# lay_source WORK: the files that git knows, in WORK/source, and when they were committed.
+lay_source() {
+  local work=$1 tree
   rm -rf "$work"
-  mkdir -p "$work/source" "$work/wheels"
+  mkdir -p "$work/source"
   tree=$(git -C "$root" stash create)
   git -C "$root" archive "${tree:-HEAD}" | tar -x -C "$work/source"
-  write_toolchain "$work"
   SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
   export SOURCE_DATE_EPOCH
+}
+
+# build_wheels WORK: into WORK/wheels. The builds take turns in one folder, so that
+# ccache has for the second what the first has compiled; its rewriting of paths would show in messages.
+build_wheels() {
+  local work=$1 python environment
+  lay_source "$work"
+  mkdir -p "$work/wheels"
+  write_toolchain "$work"
   for python in "${pythons[@]}"; do
     environment=$(environment_of "$python")
     say "building a wheel with $("$python" --version)"
@@ -172,7 +179,6 @@ build_wheels() {
   done
 }
 
-# auditwheel knows nothing of the name by which the shim needs the driver, and which `vmart run` gives it.
 check_wheels() {
   local environment
   environment=$(environment_of "${pythons[-1]}")
@@ -186,11 +192,33 @@ from auditwheel.wheeltools import get_wheel_architecture, get_wheel_libc
 
 for wheel in map(pathlib.Path, sys.argv[2:]):
     found = analyze_wheel_abi(get_wheel_libc(wheel.name), get_wheel_architecture(wheel.name), wheel,
-                              frozenset({"libvmart-driver.so"}), disable_isa_ext_check=False, allow_graft=False)
+                              frozenset(), disable_isa_ext_check=False, allow_graft=False)
     print(f"auditwheel: {wheel.name} is consistent with {found.overall_policy.name}")
     if found.overall_policy.name != sys.argv[1]:
         sys.exit(1)
 END
+}
+
+# list_contents FOLDER [ENVIRONMENT]: beside each wheel or package, what it contains; and the sums of all.
+list_contents() {
+  local folder=$1 nanobind='' versions=() name value zlib=$sysroot/usr/include/zlib.h
+  if [[ -n ${2:-} ]]; then
+    nanobind=$("$2/bin/python" -c 'import importlib.metadata; print(importlib.metadata.version("nanobind"))')
+  fi
+  while read -r name value; do
+    if [[ $name == fmt ]]; then value=$((value / 10000)).$((value / 100 % 100)).$((value % 100)); fi
+    value=${value//\"/}
+    versions+=(--version "$name=${value//_/.}")
+  done < <(printf '%s\n' '#include <boost/version.hpp>' '#include <fmt/core.h>' '#include <CLI/Version.hpp>' \
+    'boost BOOST_LIB_VERSION' 'cli11 CLI11_VERSION' 'fmt FMT_VERSION' |
+    g++ -E -P -x c++ -I "$deps/boost/usr/include" - | sed -nE '/^(boost|cli11|fmt) [^ ]+$/p')
+  [[ ! -f $zlib ]] || versions+=(--version "zlib=$(sed -n 's/^#define ZLIB_VERSION "\(.*\)"/\1/p' "$zlib")")
+  versions+=(--version "gcc_runtime=$(g++ -dumpfullversion)")
+  [[ -z $nanobind ]] || versions+=(--version "nanobind=$nanobind")
+  find "$folder" -maxdepth 1 -type f \( -name '*.whl' -o -name '*.deb' -o -name '*.tar.gz' \) -print0 |
+    xargs -0 python3 -B "$root/.ci/sbom.py" "${versions[@]}" --
+  "$root/.ci/sign.sh" "$folder"
+  cat "$folder/SHA256SUMS"
 }
 
 main() {
@@ -209,7 +237,7 @@ main() {
   fi
   rm -rf "$results"
   mv "$work/wheels" "$results"
-  (cd "$results" && sha256sum ./*.whl)
+  list_contents "$results" "$(environment_of "${pythons[-1]}")"
 }
 
-main "$@"
+if [[ ${BASH_SOURCE[0]} == "$0" ]]; then main "$@"; fi  # .ci/packages.sh uses the rest.

@@ -4,7 +4,7 @@ include(CMakePackageConfigHelpers)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/vmart)
 install(TARGETS vmart EXPORT vmart-targets
-  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR}
+  LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT libvmart NAMELINK_COMPONENT libvmart-dev
   ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR}
   FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILE_SET asio DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
@@ -18,11 +18,11 @@ install(FILES
   ${CMAKE_CURRENT_BINARY_DIR}/vmart-config.cmake
   ${CMAKE_CURRENT_BINARY_DIR}/vmart-config-version.cmake
   DESTINATION ${package_dir})
-install(DIRECTORY machine/machines/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart/machines
+install(DIRECTORY machine/machines/ DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart/machines COMPONENT libvmart
   FILES_MATCHING PATTERN "*.json")
-install(DIRECTORY python/vmart DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart/python
+install(DIRECTORY python/vmart DESTINATION ${CMAKE_INSTALL_DATADIR}/vmart/python COMPONENT vmart-tools
   PATTERN __pycache__ EXCLUDE)
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT licence)
 
 # Relative to the .pc file, so that the installed tree may be moved, or staged with DESTDIR.
 file(RELATIVE_PATH VMART_PREFIX_FROM_PC /x/${CMAKE_INSTALL_LIBDIR}/pkgconfig /x)

@@ -19,16 +19,17 @@ namespace {
 
 std::atomic<const RunTable*> library = nullptr;
 
-/// Beside this library, which may have been found by a link.
+/// Beside this library, which may have been found by a link, or above the folder of the shim.
 void* open_beside() noexcept {
   Dl_info own{};
   if (dladdr(&library, &own) != 0 && own.dli_fname != nullptr) {
     const std::unique_ptr<char, void (*)(void*)> path(realpath(own.dli_fname, nullptr), std::free);
     const char* const slash = path != nullptr ? std::strrchr(path.get(), '/') : nullptr;
     char beside[PATH_MAX];
-    if (slash != nullptr) {
-      std::snprintf(beside, sizeof beside, "%.*s/%s", static_cast<int>(slash - path.get()),
-                    path.get(), VMART_RUN_LIBRARY_NAME);
+    for (const char* const above : {"", "../"}) {
+      if (slash == nullptr) break;
+      std::snprintf(beside, sizeof beside, "%.*s/%s%s", static_cast<int>(slash - path.get()),
+                    path.get(), above, VMART_RUN_LIBRARY_NAME);
       if (void* const handle = dlopen(beside, RTLD_NOW | RTLD_LOCAL)) return handle;
     }
   }

@@ -19,7 +19,9 @@ std::vector<fs::path> shared_folders(const std::string& name) {
   const fs::path itself = "/proc/self/exe";
   if (!file.has_parent_path() || file == itself) file = fs::read_symlink(itself, failed);
   if (failed) return {};
-  const fs::path folder = file.parent_path();
+  // Not by a link such as /lib, above which is another folder.
+  const fs::path folder = fs::canonical(file.parent_path(), failed);
+  if (failed) return {};
   return {folder / "../share/vmart" / name, folder / "../../share/vmart" / name,
           folder / "share/vmart" / name};
 }

@@ -4,16 +4,23 @@ copy of the source tree. Needs root. It lives in namespaces of mounts and proces
 The folder CACHE keeps what debootstrap made, SUITE. Compilations are looked up in this machine's ccache, but
 nothing from here is added to it, because what is compiled here is the reader's."""
 
+import hashlib
 import os
 import pathlib
 import shutil
 import subprocess
 import sys
 import tempfile
+import urllib.request
 
 HOME = "home/reader"
 # What tells this machine's clients of packages where the network is; a new machine has its own.
 NETWORK = ("etc/resolv.conf", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
+# Debian's debootstrap knows neither the release nor the keys of Ubuntu.
+UBUNTU = ("noble",)
+UBUNTU_MIRROR = "http://archive.ubuntu.com/ubuntu"
+UBUNTU_KEYS = "pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb"
+UBUNTU_KEYS_SHA256 = "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
@@ -41,6 +48,17 @@ def enter_namespaces(work):
     sys.exit(done.returncode)
 
 
+def fetch_ubuntu_keys(cache):
+    """Returns the options of debootstrap that name them."""
+    with urllib.request.urlopen(f"{UBUNTU_MIRROR}/{UBUNTU_KEYS}", timeout=60) as answer:
+        package = answer.read()
+    if hashlib.sha256(package).hexdigest() != UBUNTU_KEYS_SHA256:
+        raise CannotMake("the keys of Ubuntu are not those that are known")
+    (cache / "ubuntu-keyring.deb").write_bytes(package)
+    subprocess.run(["dpkg", "-x", cache / "ubuntu-keyring.deb", cache / "ubuntu-keyring"], check=True)
+    return ["--components=main,universe", f"--keyring={cache}/ubuntu-keyring/usr/share/keyrings/ubuntu-archive-keyring.gpg"]
+
+
 def make_base(suite, cache):
     """Leaves it in CACHE/SUITE, unless it is there."""
     base = cache / suite
@@ -49,7 +67,11 @@ def make_base(suite, cache):
     cache.mkdir(parents=True, exist_ok=True)
     made = cache / f"{suite}.new"
     shutil.rmtree(made, ignore_errors=True)
-    subprocess.run(["debootstrap", "--variant=minbase", "--include=ca-certificates,ccache,sudo", suite, made], check=True)
+    options, where = [], []
+    if suite in UBUNTU:
+        options, where = fetch_ubuntu_keys(cache), [UBUNTU_MIRROR, "gutsy"]
+    subprocess.run(["debootstrap", "--variant=minbase", "--include=ca-certificates,ccache,sudo", *options, suite, made, *where],
+                   check=True)
     subprocess.run(["chroot", made, "useradd", "--create-home", "--shell", "/bin/bash", "reader"], check=True)
     (made / "etc/sudoers.d/reader").write_text("reader ALL=(ALL) NOPASSWD: ALL\n", encoding="ascii")
     (made / "etc/default/locale").write_text("LANG=C.UTF-8\n", encoding="ascii")

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check.sh cmake|pkg-config|static|symbols|paths BUILD PREFIX COMPILER
+# check.sh cmake|pkg-config|static|symbols|paths|uninstall BUILD PREFIX COMPILER
 # Installs BUILD into PREFIX, then builds and runs the consumer project against it, found in the way
 # named; `static` does so with the static library and a C compiler, found by pkg-config; `symbols` looks
-# at what the installed library exports instead, `paths` at where it looks.
+# at what the installed library exports instead, `paths` at where it looks, and `uninstall` takes it away again.
 set -euo pipefail
 
 way=$1 build=$2 prefix=$3 compiler=$4
@@ -148,11 +148,27 @@ check_paths() {
     fi
   done
   "$here/search_paths.py" "$prefix/moved"
+  # ldconfig makes links by what libraries call themselves.
+  for file in "$(dirname "$(find "$prefix/moved" -name 'libvmart.*' | head -1)")"/*.so*; do
+    if readelf -d "$file" 2>/dev/null | grep 'soname.*libcuda' >/dev/null; then
+      echo "$file would become the driver of all programs"
+      exit 1
+    fi
+  done
   local vmart=$prefix/moved/bin/vmart answer
   [[ -x $vmart ]] || { echo "skipped: the command line is not built"; exit 77; }
   (cd / && "$vmart" demo --mib 8 >/dev/null)
+  ln -s "$prefix/moved/bin" "$prefix/linked"  # As /lib is a link to /usr/lib.
+  (cd / && "$prefix/linked/vmart" demo --mib 8 >/dev/null)
   if find "$prefix/moved" -name libvmart-run.so | grep -q .; then
     (cd / && "$vmart" run -- grep -q libvmart-run.so /proc/self/maps)
+  fi
+  if find "$prefix/moved" -path '*simcuda/libcuda.so.1' | grep -q .; then
+    local way
+    for way in preload shim; do  # Each finds the library.
+      answer=$(cd / && VMART_DRIVER='' "$vmart" simulate -- "$vmart" run --way "$way" -- python3 -B "$here/allocate.py")
+      [[ $answer == *"/libvmart.so."* ]] || { echo "--way $way without libvmart: $answer"; exit 1; }
+    done
   fi
   mv "$prefix/moved/share" "$prefix/moved/elsewhere"
   if answer=$(cd / && "$vmart" demo --driver sim:h200x2 2>&1) || [[ $answer != *'no machine file'* ]] ||
@@ -162,6 +178,23 @@ check_paths() {
   fi
 }
 
+# Each file belongs to one package; each of these has a list of its own, since other tests install meanwhile.
+check_uninstall() {
+  local at=$prefix/again component
+  mkdir -p "$at/share/man/man1" "$at/empty"
+  touch "$at/share/man/man1/other.1"
+  for component in libvmart libvmart-dev vmart-tools licence; do
+    cmake --install "$build" --prefix "$at" --component "$component" >/dev/null
+  done
+  diff <(cd "$at" && find . ! -type d ! -name other.1 | sort) <(cd "$prefix/moved" && find . ! -type d ! -name installed-h200x2.json | sort) ||
+    { echo "the packages together are not what is installed"; exit 1; }
+  for component in libvmart libvmart-dev vmart-tools licence; do
+    cmake "-Dmanifest=$build/install_manifest_$component.txt" -P "$build/runtime/uninstall.cmake"
+  done
+  diff <(cd "$at" && find . | sort) <(printf '%s\n' . ./empty ./share ./share/man ./share/man/man1 ./share/man/man1/other.1) ||
+    { echo "uninstalled, this is left, or missing"; exit 1; }
+}
+
 install_afresh
 case $way in
   cmake) use_cmake ;;
@@ -169,5 +202,6 @@ case $way in
   static) use_static ;;
   symbols) check_symbols ;;
   paths) check_paths ;;
+  uninstall) check_uninstall ;;
   *) echo "unknown way: $way"; exit 2 ;;
 esac

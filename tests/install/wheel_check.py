@@ -22,16 +22,16 @@ SIZE_MAX = 12_000_000
 NEWEST = {28: {"GLIBCXX": "3.4.24", "CXXABI": "1.3.11", "GCC": "7.0.0"},
           31: {"GLIBCXX": "3.4.28", "CXXABI": "1.3.12", "GCC": "7.0.0"},
           34: {"GLIBCXX": "3.4.29", "CXXABI": "1.3.13", "GCC": "7.0.0"}}
-# What every such system has: the C library in its parts, and the C++ library. `vmart run` makes the link of the last name.
+# What every such system has: the C library in its parts, and the C++ library.
 SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2",
           "libstdc++.so.6", "libgcc_s.so.1"}
-MADE_AT_RUN = {"libvmart-shim.so": {"libvmart-driver.so"}}
 BUILT = {"vmart/_core.pyi", "vmart/_lab.pyi", "vmart/bin/vmart", "vmart/bin/vmart-lab", "vmart/lib/libvmart.so",
-         "vmart/lib/libvmart-run.so", "vmart/lib/libvmart-shim.so"}
+         "vmart/lib/libvmart-run.so", "vmart/lib/libvmart-shim.so", "vmart/lib/libvmart-driver.so"}
 EXTENSIONS = ("_core", "_lab")
 LAID = {"runtime/python/vmart": "vmart", "include/vma": "vmart/include/vma",
         "runtime/machine/machines": "vmart/share/vmart/machines"}
 METADATA = ("METADATA", "WHEEL", "RECORD", "entry_points.txt", "licenses/LICENSE")
+LICENCES = "runtime/packages/licences"  # Of what is compiled in.
 NAME = re.compile(r"vmart-(?P<version>[\d.]+)-(?P<python>cp3\d+)-(?P<abi>abi3|cp3\d+)-"
                   r"manylinux_2_(?P<glibc>\d+)_(?P<machine>x86_64|aarch64)\.whl")
 
@@ -48,7 +48,8 @@ def expected(source, name):
     soversion = ".".join(name["version"].split(".")[:2])
     return (files | BUILT | {f"vmart/{extension}.{abi}.so" for extension in EXTENSIONS} |
             {f"vmart/lib/libvmart.so.{soversion}"} |
-            {f"vmart-{name['version']}.dist-info/{file}" for file in METADATA})
+            {f"vmart-{name['version']}.dist-info/{file}" for file in METADATA} |
+            {f"vmart-{name['version']}.dist-info/licenses/{LICENCES}/{path.name}" for path in (source / LICENCES).glob("*")})
 
 
 def wrong_versions(printed, glibc):
@@ -59,10 +60,10 @@ def wrong_versions(printed, glibc):
                   if not re.fullmatch(r"[\d.]+", version) or numbers(version) > numbers(allowed[library]))
 
 
-def wrong_libraries(name, printed, own):
+def wrong_libraries(printed, own):
     """Of what `readelf -d` prints: the libraries that neither the system nor the wheel has."""
     needed = set(re.findall(r"\(NEEDED\).*\[(.*)\]", printed))
-    return sorted(needed - SYSTEM - own - MADE_AT_RUN.get(name, set()))
+    return sorted(needed - SYSTEM - own)
 
 
 def wrong_in_object(path, glibc, own):
@@ -70,7 +71,7 @@ def wrong_in_object(path, glibc, own):
         return subprocess.run(["readelf", "--wide", option, path], capture_output=True, text=True, check=True).stdout
 
     yield from (f"needs {version}" for version in wrong_versions(read("-V"), glibc))
-    yield from (f"needs {library}" for library in wrong_libraries(path.name, read("-d"), own))
+    yield from (f"needs {library}" for library in wrong_libraries(read("-d"), own))
     sections = re.findall(r"\] (\.symtab|\.debug_\w+)", read("-S"))
     yield from (f"has {section}: it is not stripped" for section in sections)
 

@@ -26,7 +26,7 @@ NO_COMPILER = "test -z \"$(command -v cc c++ gcc g++ clang cmake)\"; test ! -e /
 TOOLS = (("vmart --version", r"^vmart \d+\.\d+\.\d+"),
          ("VMART_DRIVER=sim:h200x2 vmart demo --mib 8", r"lies at(.*\n)*.*gpu1"),
          ("if env -u VMART_DRIVER vmart demo --mib 8 2>&1; then exit 1; fi", r"no NVIDIA driver was found"),
-         ("vmart run -- grep libvmart-run.so /proc/self/maps", r"vmart/lib/libvmart-run\.so"),
+         ("vmart run -- grep libvmart-run.so /proc/self/maps", r"/lib(/x86_64-linux-gnu)?/libvmart-run\.so"),
          ("if vmart run --way shim -- true 2>&1; then exit 1; fi", r"no NVIDIA driver was found"),
          ("vmart-lab generate phase-change /tmp/phases.jsonl --param gpus=2 --param phases=2", r"60000 access"),
          ("gzip /tmp/phases.jsonl", ""),

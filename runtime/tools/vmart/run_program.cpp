@@ -206,7 +206,9 @@ void set_environment(const RunOptions& options) {
                 "with --way shim, programs that the program starts run in the same way; use --way "
                 "preload for --no-children");
   } else {
-    set_first("LD_LIBRARY_PATH", driver_shim_folder(own_library("libvmart-shim.so")));
+    const auto installed = own_file("vmart/libvmart-shim.so");
+    set_first("LD_LIBRARY_PATH",
+              driver_shim_folder(installed ? *installed : own_library("libvmart-shim.so")));
   }
   if (options.pools) set_variable("VMART_RUN_POOLS", "1");
   if (options.children) set_variable("VMART_RUN_CHILDREN", *options.children ? "1" : "0");
