@@ -34,6 +34,9 @@ struct ReplaySetting {
   std::string admission_memory = "all";  ///< Or "hbm".
   std::optional<double> slo_first_ms, slo_step_ms;  ///< Limits of requests, for goodput.
   double use_interval_ms = 10;  ///< How often a long access is reported to the policy.
+  std::string uses = "exact";   ///< Or "launches", "base_pointers": what policies are told of uses.
+  double unseen = 0;            ///< The share of objects that no launch shows.
+  std::string stop = "gate";    ///< Or "suspension".
   double ahead_ms = 0;  ///< Work that a program launches before it waits for it; 0: one kernel.
   double stall_budget_ms = 0;    ///< Per second, for gates; 0: no limit.
   double stall_ahead_ms = 4000;  ///< Of the planner's stall budget; 0: nothing is spent ahead.

@@ -316,9 +316,18 @@ class Replays(unittest.TestCase):
             subprocess.run(["c++", *line], cwd=folder, check=True)
             self.assertEqual(self.replay(policy=f"{folder}/policy.so:uses=3").moves, self.replay(policy=Eager()).moves)
 
+    def test_uses_and_stops_are_as_the_program_has_them(self):
+        exact = self.replay(policy="cost_benefit")
+        words = {"uses": "launches", "unseen": 0.3, "stop": "suspension"}
+        told = self.replay(policy="cost_benefit", **words)
+        self.assertEqual({name: told.report["inputs"][name] for name in words}, words)
+        self.assertNotEqual(told.report["moves"], exact.report["moves"])
+        self.assertGreater(told.report["stall_ns"] / told.report["gates"], 4 * 1.37e6)
+
     def test_wrong_options_are_refused(self):
         for options, text in (({"machine": "none"}, "no machine file"), ({"hbm": 4}, "at least 1048576 bytes"),
-                              ({"router": "none"}, "none"), ({"pacing": "late"}, "late"),
+                              ({"router": "none"}, "none"), ({"uses": "all"}, "launches"), ({"stop": "hold"}, "gate, suspension"),
+                              ({"unseen": 0.5}, "unseen needs uses launches"), ({"uses": "launches", "unseen": 2}, "between 0 and 1"), ({"pacing": "late"}, "late"),
                               ({"hbm_share": 0}, "hbm_share 0 is not between"),
                               ({"hbm_share": 0.5}, "^vmart.lab.replay: hbm_share cannot be combined with hbm$"), ({"on_failure": "no"}, "raise"),
                               ({"stall_budget": 2}, "^vmart.lab.replay: stall_budget"), ({"calibration": "/none.json"}, "none.json")):

@@ -59,6 +59,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "calibration": ("calibration", _file), "half_life": ("half_life_ms", _ms), "use_interval": ("use_interval_ms", _ms),
     "stall_budget": ("stall_budget_ms", _ms), "stall_ahead": ("stall_ahead_ms", _ms), "ahead": ("ahead_ms", _ms),
     "pace_guard": ("no_pace_guard", lambda value, name, call: not arguments.flag(value, name, call)),
+    "uses": ("uses", arguments.text), "unseen": ("unseen", _share), "stop": ("stop", arguments.text),
     "slo_first": ("slo_first_ms", _ms), "slo_step": ("slo_step_ms", _ms),
 }  # fmt: skip
 
@@ -84,7 +85,7 @@ def replay(
 
     Options, as in docs/guide/replay.md: `hbm` and `host`, the memory of each GPU and host node in bytes or as "4GiB";
     `hbm_share`, the HBM of all GPUs together as a share of what the trace has at once; `chunk` (32 MiB); `router`, `pacing`,
-    `admission`, `admission_memory`; `calibration`, a file; and in seconds `half_life`, `use_interval`, `stall_budget` (a
+    `admission`, `admission_memory`, `uses`, `stop`; `unseen`, a share; `calibration`, a file; and in seconds `half_life`, `use_interval`, `stall_budget` (a
     second), `stall_ahead`, `ahead`, `slo_first`, `slo_step`; `pace_guard=False`. Nothing is drawn: equal arguments give equal
     results, if the policy of Python decides equally. A seed belongs to `generate`, or to the parameters of a policy.
 
