@@ -76,7 +76,9 @@ ReplayMachine machine_of(const ReplaySetting& setting, std::uint64_t chunk_bytes
       throw Error(ErrorKind::invalid_argument, std::string(call),
                   "--hbm-share cannot be combined with --hbm");
     }
-    share_hbm(machine, share, audit_trace(setting.trace, setting.bad_lines_max).room(),
+    share_hbm(machine, share,
+              setting.room ? *setting.room
+                           : audit_trace(setting.trace, setting.bad_lines_max).room(),
               chunk_bytes);
   }
   return machine;
@@ -100,12 +102,13 @@ SingleReplay replay_trace(const ReplaySetting& setting, const PolicyRegistry& po
   options.at_tick = std::move(at_tick);
   const RequestLimits limits = request_limits(setting.slo_first_ms, setting.slo_step_ms, call);
   SingleReplay result{
-      setting, machine_of(setting, options.chunk_bytes), {}, {}, options.chunk_bytes};
+      setting, machine_of(setting, options.chunk_bytes), {}, {}, options.chunk_bytes, 0, {}};
   stop_by(parse_stop(setting.stop), result.machine, options);
   const auto trace = open_trace(setting.trace, setting.bad_lines_max);
   Replay replay(result.machine, options, load_policy(setting.policy, policies),
                 make_router(setting.router));
   result.report = run(replay, *trace, setting.trace);
+  result.trace_name = trace->header().name;
   result.bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
   result.metrics = metrics_of(result.report, result.machine, limits);
   return result;
@@ -117,6 +120,7 @@ boost::json::object to_json(const SingleReplay& replay) {
   json["metrics"] = to_json(replay.metrics);
   json["inputs"] =
       boost::json::object{{"trace", setting.trace},
+                          {"trace_name", replay.trace_name},
                           {"machine", replay.machine.name},
                           {"policy", setting.policy},
                           {"router", setting.router},

@@ -95,6 +95,7 @@ ReplayReport Replay::run(TraceSource& source) {
   }
   ReplayReport result = account_.finish(scheduler_);
   result.end = std::max(result.end, tasks_.last_end());
+  result.closed_loop = tasks_.size() > 0;
   result.requests = tasks_.take_requests();
   admission_.complete(result.requests);
   return result;

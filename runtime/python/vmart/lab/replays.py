@@ -102,6 +102,8 @@ def replay(
     known = {name: functools.partial(_set, setting, *how) for name, how in _OPTIONS.items()}
     arguments.options({"machine": machine, **options}, known, call)
     setting.trace = str(made.path)
+    if options.get("hbm_share") is not None and "room" in made.summary:  # Read once for any number of replays.
+        setting.know_room(*made.summary["room"])
     ends_it = arguments.choice(on_failure, "on_failure", call, ("raise", "count")) == "raise"
     deciding: list[Policy] = []
     kinds = [_kind(each, call, deciding) for each in _classes(policies, call)]
@@ -191,12 +193,14 @@ class ReplayResult:
 
     def __init__(self, trace: Trace, report: dict[str, Any], policy_object: Policy | None) -> None:
         self.trace = trace
+        # The file may be gone, or another, when it is asked for.
+        trace._told = {"name": report["inputs"]["trace_name"], "closed_loop": report["closed_loop"]}
         self.report = report
         self.policy_object = policy_object
         self.metrics: dict[str, Any] = report["metrics"]
         self.machine: str = report["inputs"]["machine"]
         self.policy: str = report["inputs"]["policy"]
-        self.measure: str = measure_of(trace.closed_loop)  # Now: the file may be gone, or another, when it is asked for.
+        self.measure: str = measure_of(report["closed_loop"])
         self._checked = Report("the replay", report)
 
     @property
