@@ -46,36 +46,38 @@ std::uint64_t KnownStarts::reach(Address pointer, TimePoint now, bool& learnt) {
   if (known == of_.end()) {
     // Nothing lies before the begin, so most allocations take no entry.
     if (offset == 0) return size;
-    known = of_.emplace(allocation->begin, Starts{}).first;
+    known = of_.emplace(allocation->begin, AllocationStarts{}).first;
   }
-  Starts& starts = known->second;
-  if (offset > 0) learnt |= starts.add(offset, most_in(size), now);
-  // It may lie behind the end, if another allocation began there whose free is not known yet.
-  return std::min(starts.next_after(offset).value_or(size), size) - offset;
+  AllocationStarts& starts = known->second;
+  if (offset > 0) learnt |= starts.add(offset, size, now);
+  return starts.reach(offset, size);
 }
 
-/// Whether it is new. Where there are too many, it may not be added.
-bool KnownStarts::Starts::add(std::uint64_t offset, std::size_t max, TimePoint now) {
-  const auto place = [&] { return std::ranges::lower_bound(list, offset, {}, &Start::offset); };
+bool AllocationStarts::add(std::uint64_t offset, std::uint64_t allocation_bytes, TimePoint now) {
+  const std::size_t most = most_in(allocation_bytes);
+  const auto place = [&] { return std::ranges::lower_bound(list_, offset, {}, &Start::offset); };
   auto at = place();
-  if (at != list.end() && at->offset == offset) {
+  if (at != list_.end() && at->offset == offset) {
     at->seen = now;
     return false;
   }
-  if (list.size() >= max) {
-    if (now - swept < kept_unseen) return false;  // Looking at all of them takes a while.
-    swept = now;
-    std::erase_if(list, [&](const Start& start) { return now - start.seen >= kept_unseen; });
-    if (list.size() >= max) return false;
+  if (list_.size() >= most) {
+    if (now - swept_ < kept_unseen) return false;  // Looking at all of them takes a while.
+    swept_ = now;
+    std::erase_if(list_, [&](const Start& start) { return now - start.seen >= kept_unseen; });
+    if (list_.size() >= most) return false;
     at = place();
   }
-  list.insert(at, {offset, now});
+  list_.insert(at, {offset, now});
   return true;
 }
 
-std::optional<std::uint64_t> KnownStarts::Starts::next_after(std::uint64_t offset) const noexcept {
-  const auto next = std::ranges::upper_bound(list, offset, {}, &Start::offset);
-  return next != list.end() ? std::optional(next->offset) : std::nullopt;
+std::uint64_t AllocationStarts::reach(std::uint64_t offset,
+                                      std::uint64_t allocation_bytes) const noexcept {
+  const auto next = std::ranges::upper_bound(list_, offset, {}, &Start::offset);
+  // It may lie behind the end, if another allocation began there whose free is not known yet.
+  const std::uint64_t end = next != list_.end() ? next->offset : allocation_bytes;
+  return std::min(end, allocation_bytes) - offset;
 }
 
 }  // namespace vma

@@ -7,12 +7,29 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 namespace vma {
+
+/// Those of one allocation behind its begin.
+class AllocationStarts {
+ public:
+  /// A launch had a pointer to `offset`. Returns whether it is new; where there are too many, it
+  /// may not be added. Requires: `offset` is within the allocation.
+  bool add(std::uint64_t offset, std::uint64_t allocation_bytes, TimePoint now);
+  /// How far the pointer to `offset` reaches: up to the next start, at most to the end.
+  std::uint64_t reach(std::uint64_t offset, std::uint64_t allocation_bytes) const noexcept;
+
+ private:
+  struct Start {
+    std::uint64_t offset = 0;
+    TimePoint seen{0};
+  };
+  std::vector<Start> list_;  // Sorted.
+  TimePoint swept_{0};
+};
 
 /// Where things begin within allocations, as far as the pointers of launches have shown: a launch
 /// passes a pointer and no size, and a framework puts many tensors into one allocation. One thread
@@ -33,25 +50,12 @@ class KnownStarts {
   void forget(Address begin) noexcept { of_.erase(begin); }
 
  private:
-  struct Start {
-    std::uint64_t offset = 0;
-    TimePoint seen{0};
-  };
-  /// Those of one allocation behind its begin, sorted.
-  struct Starts {
-    std::vector<Start> list;
-    TimePoint swept{0};
-
-    bool add(std::uint64_t offset, std::size_t max, TimePoint now);
-    std::optional<std::uint64_t> next_after(std::uint64_t offset) const noexcept;
-  };
-
   /// Sets `learnt` if the pointer was not known, so that others may reach less far.
   std::uint64_t reach(Address pointer, TimePoint now, bool& learnt);
 
   const Registry& registry_;
-  std::unordered_map<Address, Starts> of_;  // By the allocation's begin.
-  std::vector<LoggedUse*> open_;            // Buffer of `complete`.
+  std::unordered_map<Address, AllocationStarts> of_;  // By the allocation's begin.
+  std::vector<LoggedUse*> open_;                      // Buffer of `complete`.
 };
 
 }  // namespace vma

@@ -58,7 +58,7 @@ SEES = {
     "lab/import": "base machine recording/reading lab/trace lab/generate",
     "lab/routing": "machine lab/trace",
     "lab/traffic": "base",
-    "lab/replay": "base machine sim migrate/stops placement/books placement/planning "
+    "lab/replay": "base machine sim migrate/stops telemetry placement/books placement/planning "
                   "placement/deciding placement/weighing placement/policies costs lab/trace "
                   "lab/routing lab/traffic",
     "lab/bounds/loops": "lab/trace lab/routing lab/traffic lab/replay",

@@ -52,6 +52,7 @@ std::string sum_of_machine(const ReplayMachine& machine) {
     const auto id = static_cast<LinkId>(link);
     add(machine.links.name(id), machine.links.capacity(id));
   }
+  if (machine.suspension) add(machine.suspension->count());
   return sum.text();
 }
 

@@ -34,8 +34,8 @@ namespace fs = std::filesystem;
 using Answer = boost::json::object;
 
 constexpr const char* call = "vmart-lab cells";
-constexpr int protocol =
-    1;  // As `PROTOCOL` of `vmart.lab.experiments`: other questions, another number.
+// As `PROTOCOL` of `vmart.lab.experiments`: other questions, another number.
+constexpr int protocol = 2;
 constexpr double day_ms = 86'400'000;
 constexpr double gib_max = 64.0 * 1024 * 1024;
 constexpr std::int64_t whole_max = std::numeric_limits<std::int64_t>::max();
@@ -79,6 +79,8 @@ Answer setting_text(JsonReader& question) {
   const std::string name = question.text("name"), value = question.text("value");
   if (name == "router") make_router(value);
   if (name == "pacing") parse_pacing(value);
+  if (name == "uses") parse_told_uses(value);
+  if (name == "stop") parse_stop(value);
   if (name == "admission") parse_admission(value);
   if (name == "admission_memory") parse_admission_memory(value);
   return {};
@@ -161,6 +163,19 @@ PlaceCaps caps_of(JsonReader& described) {
           optional_number(described, "host_gib", gib_max)};
 }
 
+/// What an experiment may leave out.
+void set_given(JsonReader& question, ReplayOptions& options) {
+  const auto time = [&](std::string_view key, double least, double most, Time& value) {
+    if (!question.has(key)) return;
+    value = milliseconds_of(question.number(key, least, most), least, most, key, call);
+  };
+  time("use_interval_ms", 0.01, day_ms, options.use_interval);
+  time("stall_budget_ms", 0, 1000, options.stall_budget);
+  options.scheduler.pace.watches = question.flag("pace_guard", true);
+  if (question.has("uses")) options.told_uses = parse_told_uses(question.text("uses"));
+  options.unseen = optional_number(question, "unseen", 1).value_or(0);
+}
+
 /// What a result is to record as its inputs. Throws: Error{invalid_argument} if it would be made
 /// from others: files change, and each worker reads them for itself.
 const boost::json::object& inputs_of(JsonReader& question, const CellSetting& setting) {
@@ -192,7 +207,7 @@ const ReplayMachine& LabWorker::known_machine(JsonReader& described) {
 }
 
 /// The machine on which a trace is replayed; with `hbm_share`, its HBM depends on the trace.
-ReplayMachine LabWorker::machine_of(JsonReader& question) {
+ReplayMachine LabWorker::machine_of(JsonReader& question, ReplayOptions& options) {
   JsonReader described = question.object("machine");
   ReplayMachine machine = known_machine(described);
   if (described.has("hbm_share")) {
@@ -200,6 +215,8 @@ ReplayMachine LabWorker::machine_of(JsonReader& question) {
     share_hbm(machine, described.number("hbm_share", hbm_share_min, hbm_share_max), room_of(trace),
               whole(question, "chunk_bytes"));
   }
+  const std::string stop = question.has("stop") ? question.text("stop") : "gate";
+  stop_by(parse_stop(stop), machine, options);
   return machine;
 }
 
@@ -224,7 +241,8 @@ LabWorker::Answer LabWorker::policy(JsonReader& question) {
 
 /// The checksum of a machine, and the HBM of its largest GPU.
 LabWorker::Answer LabWorker::machine(JsonReader& question) {
-  const ReplayMachine machine = machine_of(question);
+  ReplayOptions unused;
+  const ReplayMachine machine = machine_of(question, unused);
   std::uint64_t hbm_bytes = 0;
   for (const PlaceState& place : machine.places) {
     if (place.place.kind == Place::Kind::gpu) hbm_bytes = std::max(hbm_bytes, place.capacity_bytes);
@@ -239,7 +257,9 @@ CellSetting LabWorker::setting(JsonReader& question) {
   options.chunk_bytes = whole(question, "chunk_bytes");
   options.admission = parse_admission(question.text("admission"));
   options.admission_memory = parse_admission_memory(question.text("admission_memory"));
-  return {machine_of(question), trace.text("file"), trace.flag("closed_loop", false),
+  set_given(question, options);
+  ReplayMachine machine = machine_of(question, options);
+  return {std::move(machine), trace.text("file"), trace.flag("closed_loop", false),
           question.text("router"), options};
 }
 

@@ -45,7 +45,7 @@ class LabWorker {
   std::string bound(JsonReader& question);
 
   const ReplayMachine& known_machine(JsonReader& described);
-  ReplayMachine machine_of(JsonReader& question);
+  ReplayMachine machine_of(JsonReader& question, ReplayOptions& options);
   CellSetting setting(JsonReader& question);
 
   const LoadPolicies load_;

@@ -32,6 +32,12 @@ void set_half_life(HeatLimits& heat, double ms) {
   heat.half_life_long = heat.half_life_short * 10;
 }
 
+double share_of(double share, std::string_view option) {
+  if (share >= 0 && share <= 1) return share;
+  throw Error(ErrorKind::invalid_argument, std::string(call),
+              fmt::format("{} {} is not between 0 and 1", option, share));
+}
+
 ReplayOptions options_of(const ReplaySetting& setting) {
   ReplayOptions options;
   options.pacing = parse_pacing(setting.pacing);
@@ -43,6 +49,11 @@ ReplayOptions options_of(const ReplaySetting& setting) {
   options.scheduler.pace.watches = !setting.no_pace_guard;
   options.scheduler.ends_it = setting.ends_it;
   options.use_interval = time_of(setting.use_interval_ms, 0.01, 86'400'000, "--use-interval");
+  options.told_uses = parse_told_uses(setting.uses);
+  options.unseen = share_of(setting.unseen, "--unseen");
+  if (options.unseen > 0 && options.told_uses == ToldUses::exact)
+    throw Error(ErrorKind::invalid_argument, std::string(call),
+                "--unseen needs --uses launches or base_pointers");
   options.admission = parse_admission(setting.admission);
   options.admission_memory = parse_admission_memory(setting.admission_memory);
   options.ahead = time_of(setting.ahead_ms, 0, 1000, "--ahead");
@@ -65,7 +76,9 @@ ReplayMachine machine_of(const ReplaySetting& setting, std::uint64_t chunk_bytes
       throw Error(ErrorKind::invalid_argument, std::string(call),
                   "--hbm-share cannot be combined with --hbm");
     }
-    share_hbm(machine, share, audit_trace(setting.trace, setting.bad_lines_max).room(),
+    share_hbm(machine, share,
+              setting.room ? *setting.room
+                           : audit_trace(setting.trace, setting.bad_lines_max).room(),
               chunk_bytes);
   }
   return machine;
@@ -89,11 +102,13 @@ SingleReplay replay_trace(const ReplaySetting& setting, const PolicyRegistry& po
   options.at_tick = std::move(at_tick);
   const RequestLimits limits = request_limits(setting.slo_first_ms, setting.slo_step_ms, call);
   SingleReplay result{
-      setting, machine_of(setting, options.chunk_bytes), {}, {}, options.chunk_bytes};
+      setting, machine_of(setting, options.chunk_bytes), {}, {}, options.chunk_bytes, 0, {}};
+  stop_by(parse_stop(setting.stop), result.machine, options);
   const auto trace = open_trace(setting.trace, setting.bad_lines_max);
   Replay replay(result.machine, options, load_policy(setting.policy, policies),
                 make_router(setting.router));
   result.report = run(replay, *trace, setting.trace);
+  result.trace_name = trace->header().name;
   result.bad_lines = trace->bad_lines() == nullptr ? 0 : trace->bad_lines()->count();
   result.metrics = metrics_of(result.report, result.machine, limits);
   return result;
@@ -105,6 +120,7 @@ boost::json::object to_json(const SingleReplay& replay) {
   json["metrics"] = to_json(replay.metrics);
   json["inputs"] =
       boost::json::object{{"trace", setting.trace},
+                          {"trace_name", replay.trace_name},
                           {"machine", replay.machine.name},
                           {"policy", setting.policy},
                           {"router", setting.router},
@@ -114,11 +130,18 @@ boost::json::object to_json(const SingleReplay& replay) {
                           {"slo_first_ms", boost::json::value_from(setting.slo_first_ms)},
                           {"slo_step_ms", boost::json::value_from(setting.slo_step_ms)},
                           {"chunk_bytes", replay.chunk_bytes},
+                          {"hbm_gib", boost::json::value_from(setting.hbm_gib)},
+                          {"hbm_share", boost::json::value_from(setting.hbm_share)},
+                          {"host_gib", boost::json::value_from(setting.host_gib)},
+                          {"half_life_ms", boost::json::value_from(setting.half_life_ms)},
                           {"calibration", setting.calibration},
                           {"stall_budget_ms", setting.stall_budget_ms},
                           {"stall_ahead_ms", setting.stall_ahead_ms},
                           {"no_pace_guard", setting.no_pace_guard},
                           {"use_interval_ms", setting.use_interval_ms},
+                          {"uses", setting.uses},
+                          {"unseen", setting.unseen},
+                          {"stop", setting.stop},
                           {"ahead_ms", setting.ahead_ms},
                           {"bad_lines", replay.bad_lines}};
   return json;

@@ -26,11 +26,13 @@ Replay::Replay(const ReplayMachine& machine, const ReplayOptions& options,
       account_(machine, options_),
       scheduler_(machine.places, machine.costs, options_.scheduler, std::move(policy)),
       traffic_(machine.links),
-      moves_(machine, traffic_, options_.stall_budget, options_.max_stall),
+      moves_(machine, options_, traffic_),
       memory_(machine, options_, scheduler_, moves_, account_, now_),
       tasks_(options_.steps_span),
       admission_(options_, machine.costs.gpus(), memory_, tasks_, now_),
-      devices_(machine, options_, scheduler_, traffic_, moves_, memory_, tasks_, account_, now_),
+      launches_(options_, scheduler_, memory_),
+      devices_(machine, options_, scheduler_, traffic_, moves_, memory_, tasks_, account_,
+               launches_, now_),
       router_(std::move(router)) {}
 
 /// Order of what happens at the same time: flows end; gates open and copies begin; accesses in
@@ -47,7 +49,8 @@ ReplayReport Replay::run(TraceSource& source) {
   Time happened = now_;
   admit();
   while (more_ || devices_.busy() || tasks_.busy()) {
-    if (scheduler_.has_uses() && collect == Time::max()) collect = now_ + options_.collect_every;
+    const bool used = scheduler_.has_uses() || launches_.has_any();
+    if (used && collect == Time::max()) collect = now_ + options_.collect_every;
     if (scheduler_.has_hints()) collect = now_;  // A hint wakes the scheduler.
     const Time event = std::min({traffic_.next_end(), moves_.next(now_), next_admission(),
                                  devices_.next_begin(), tasks_.next()});
@@ -78,6 +81,7 @@ ReplayReport Replay::run(TraceSource& source) {
     if (collect <= now_) {
       collect = Time::max();
       scheduler_.watch_pace(devices_.progress());
+      if (launches_.has_any()) launches_.tell(now_);
       if (scheduler_.has_uses() || scheduler_.has_hints()) scheduler_.collect();
       memory_.start_moves();
     }
@@ -91,6 +95,7 @@ ReplayReport Replay::run(TraceSource& source) {
   }
   ReplayReport result = account_.finish(scheduler_);
   result.end = std::max(result.end, tasks_.last_end());
+  result.closed_loop = tasks_.size() > 0;
   result.requests = tasks_.take_requests();
   admission_.complete(result.requests);
   return result;
@@ -218,6 +223,7 @@ bool Replay::carry_out(const TraceEvent& event) {
   }
   if (!memory_.free(event)) return false;
   router_.forget(event.object);
+  launches_.forget(event.object);
   return true;
 }
 

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/replay/launch_uses.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_admission.hpp"
 #include "lab/replay/replay_devices.hpp"
@@ -74,6 +75,7 @@ class Replay {
   ReplayMemory memory_;
   ReplayTasks tasks_;
   ReplayAdmission admission_;
+  LaunchUses launches_;
   ReplayDevices devices_;
   TaskRouter router_;
 

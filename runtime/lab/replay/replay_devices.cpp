@@ -29,7 +29,7 @@ double written_share(UseKind use) {
 ReplayDevices::ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
                              ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
                              ReplayMemory& memory, ReplayTasks& tasks, ReplayAccount& account,
-                             const Time& now)
+                             LaunchUses& launches, const Time& now)
     : machine_(machine),
       options_(options),
       scheduler_(scheduler),
@@ -38,6 +38,7 @@ ReplayDevices::ReplayDevices(const ReplayMachine& machine, const ReplayOptions& 
       memory_(memory),
       tasks_(tasks),
       account_(account),
+      launches_(launches),
       now_(now),
       devices_(machine.costs.gpus()),
       loads_(machine.costs.gpus()) {}
@@ -53,6 +54,8 @@ void ReplayDevices::take(std::size_t number, const Access& access) {
   devices_[number].queue.push_back(access);
   devices_[number].queue.back().stopped = stopped(number);
   if (access.task == ReplayTasks::none) ++devices_[number].queued_open;
+  if (launches_.are_told())
+    launches_.launch(access.object, access.offset, PlaceId{static_cast<std::uint8_t>(number)}, 1);
   // Likely used soon: other accesses touch their rows before this one begins.
   __builtin_prefetch(&scheduler_.snapshot().chunk(memory_.object(access.object).first));
   begin_next(number);
@@ -155,6 +158,7 @@ void ReplayDevices::begin(std::size_t number, const Access& access) {
   running.bytes = AccessBytes(static_cast<double>(access.bytes), access.passes);
   running.done = 0;
   running.reported = {};
+  running.launched = 1;
   running.alternates = false;
   const double bytes = running.bytes.all();
   const double work = std::chrono::duration<double>(access.duration).count();
@@ -266,12 +270,26 @@ void ReplayDevices::report(Running& running, double until) {
   const double written = written_share(running.access.use);
   const PlaceId self{static_cast<std::uint8_t>(running.device)};
   const AccessBytes::Point end = running.bytes.point(until);
+  if (launches_.are_told()) tell_launches(running, until);
   for (const Part& part : running.parts) {
     const double bytes = running.bytes.in_part(running.reported, end, part.begin, part.end);
-    if (bytes > 0) scheduler_.use(part.chunk, self, bytes * (1 - written), bytes * written);
+    if (bytes > 0 && !launches_.are_told())
+      scheduler_.use(part.chunk, self, bytes * (1 - written), bytes * written);
   }
   running.reported = end;
   if (until >= running.bytes.all()) --unreported_;
+}
+
+/// The kernels of an access that are launched until it has done so many bytes; the first one was
+/// when it came.
+void ReplayDevices::tell_launches(Running& running, double until) {
+  const double all = running.access.launches();
+  const double launched =
+      std::min(std::max(std::ceil(all * until / running.bytes.all()), 1.0), all);
+  if (launched <= running.launched) return;
+  launches_.launch(running.access.object, running.access.offset,
+                   PlaceId{static_cast<std::uint8_t>(running.device)}, launched - running.launched);
+  running.launched = launched;
 }
 
 void ReplayDevices::report_uses() {
@@ -290,7 +308,7 @@ void ReplayDevices::begin_segments(std::span<const RunningAccess> begun) {
   for (const auto& running : begun)
     new_flows_.push_back({running->segments[running->segment].path,
                           running->segments[running->segment].bytes, running->rate_max,
-                          running->access.spread()});
+                          running->access.spread() || suspends()});
   const std::span<const FlowId> flows = traffic_.begin(new_flows_, now_);
   for (std::size_t i = 0; i < begun.size(); ++i) {
     begun[i]->flow = flows[i];
@@ -404,8 +422,8 @@ void ReplayDevices::shut_gate() {
   traffic_.pause(now_);
   std::size_t kernels = 0;
   for (Device& device : devices_) {
-    device.before_gate = launched(device);
-    const bool runs = device.kernels > 0 || device.before_gate > 0;
+    device.before_gate = suspends() ? 0 : launched(device);
+    const bool runs = !suspends() && (device.kernels > 0 || device.before_gate > 0);
     kernels += runs ? 1 : 0;
     if (!runs && device.has_work()) device.stands = now_;
   }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "lab/replay/launch_uses.hpp"
 #include "lab/replay/replay_account.hpp"
 #include "lab/replay/replay_machine.hpp"
 #include "lab/replay/replay_memory.hpp"
@@ -69,8 +70,9 @@ class AccessBytes {
 
 /// The devices of a replay, with their waiting and running accesses. Splits each access where its
 /// memory changes place. A gate stops accesses that are spread over time at once, and kernels when
-/// they end; when it opens, the rest of each stopped access continues where its memory lies now.
-/// Not thread-safe.
+/// they end; a suspension stops both at once. When it opens, the rest of each stopped access
+/// continues where its memory lies now. Not thread-safe.
+///
 /// One owner: one access uses devices, links and memory in one step, and they meet here.
 class ReplayDevices {
  public:
@@ -84,13 +86,19 @@ class ReplayDevices {
     bool first_of_round = false;
     ReplayTasks::Index task = ReplayTasks::none;  ///< The declared task that it belongs to.
     bool spread() const { return duration > Time::zero(); }
+    /// The kernels that it stands for, each of which passes over its range once.
+    double launches() const {
+      const double whole = use == UseKind::read_write ? passes / 2 : passes;
+      return spread() ? std::max(std::ceil(whole), 1.0) : 1;
+    }
     double all_bytes() const { return static_cast<double>(bytes) * passes; }
   };
 
   /// Requires: all references outlive it. `now` is the replay's time.
   ReplayDevices(const ReplayMachine& machine, const ReplayOptions& options,
                 ReplayScheduler& scheduler, LinkTraffic& traffic, ReplayMoves& moves,
-                ReplayMemory& memory, ReplayTasks& tasks, ReplayAccount& account, const Time& now);
+                ReplayMemory& memory, ReplayTasks& tasks, ReplayAccount& account,
+                LaunchUses& launches, const Time& now);
 
   std::span<const DeviceLoad> loads() const noexcept { return loads_; }
   bool has_room(std::size_t device) const {
@@ -151,6 +159,7 @@ class ReplayDevices {
     double slice_begin = 0, slice_end = 0;
     bool alternates = false;      // The current slice is at several places.
     double to_write = 0;          // Of the other bytes, those that are written.
+    double launched = 0;          // Those of its launches that were told.
     AccessBytes::Point reported;  // The end of the bytes whose use was reported.
     double rate_max = 0, local_s = 0;
     Time began{0}, stopped{0};  // The latter: of its device, until then.
@@ -172,6 +181,7 @@ class ReplayDevices {
   };
   using RunningAccess = std::list<Running>::iterator;
 
+  bool suspends() const noexcept { return options_.stop == StopKind::suspension; }
   Time stopped(std::size_t device) const;
   void begin_next(std::size_t device);
   Time ready_at(std::size_t device, const Access& access) const;
@@ -182,6 +192,7 @@ class ReplayDevices {
   void cut(Running& running);
   void account_for(Running& running, double bytes);
   void report(Running& running, double until);
+  void tell_launches(Running& running, double until);
   void begin_segment(RunningAccess running);
   void begin_segments(std::span<const RunningAccess> begun);
   bool end_segment(RunningAccess ended);
@@ -198,6 +209,7 @@ class ReplayDevices {
   ReplayMemory& memory_;
   ReplayTasks& tasks_;
   ReplayAccount& account_;
+  LaunchUses& launches_;
   const Time& now_;
   std::vector<Device> devices_;
   std::vector<DeviceLoad> loads_;

@@ -28,6 +28,43 @@ Pacing parse_pacing(const std::string& name) {
               fmt::format("'{}' is not a pacing; known are timed, at_once", name));
 }
 
+std::string_view to_string(ToldUses uses) noexcept {
+  switch (uses) {
+    case ToldUses::exact: return "exact";
+    case ToldUses::launches: return "launches";
+    case ToldUses::base_pointers: return "base_pointers";
+  }
+  return "unknown";
+}
+
+ToldUses parse_told_uses(const std::string& name) {
+  for (const ToldUses one : {ToldUses::exact, ToldUses::launches, ToldUses::base_pointers}) {
+    if (name == to_string(one)) return one;
+  }
+  throw Error(ErrorKind::invalid_argument, "replay",
+              fmt::format("'{}' is not how uses are told; known are exact, launches, "
+                          "base_pointers",
+                          name));
+}
+
+StopKind parse_stop(const std::string& name) {
+  for (const StopKind one : {StopKind::gate, StopKind::suspension}) {
+    if (name == to_string(one)) return one;
+  }
+  throw Error(ErrorKind::invalid_argument, "replay",
+              fmt::format("'{}' is not a kind of stop; known are gate, suspension", name));
+}
+
+void stop_by(StopKind stop, ReplayMachine& machine, ReplayOptions& options) {
+  options.stop = stop;
+  if (stop == StopKind::gate) return machine.suspension.reset();
+  options.max_stall = std::chrono::microseconds(5'500);
+  if (machine.suspension) return;
+  throw Error(ErrorKind::invalid_argument, "replay",
+              fmt::format("machine {} has no costs.suspend_us, so its work cannot be suspended",
+                          machine.name));
+}
+
 std::string_view to_string(Admission admission) noexcept {
   switch (admission) {
     case Admission::none: return "none";

@@ -18,6 +18,15 @@ std::string_view to_string(Pacing pacing) noexcept;
 /// Throws: Error{invalid_argument} that lists the names.
 Pacing parse_pacing(const std::string& name);
 
+std::string_view to_string(ToldUses uses) noexcept;
+/// Throws: Error{invalid_argument} that lists the names.
+ToldUses parse_told_uses(const std::string& name);
+StopKind parse_stop(const std::string& name);
+
+/// Chooses how work is stopped, with the runtime's limit for it. What the machine would take for
+/// the other kind is dropped from it. Throws: Error{invalid_argument} if it cannot do that.
+void stop_by(StopKind stop, ReplayMachine& machine, ReplayOptions& options);
+
 std::string_view to_string(Admission admission) noexcept;
 std::string_view to_string(AdmissionMemory memory) noexcept;
 /// Both throw: Error{invalid_argument} that lists the names.

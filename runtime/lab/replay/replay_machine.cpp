@@ -6,8 +6,25 @@
 #include "sim/sim_driver.hpp"
 
 #include <algorithm>
+#include <chrono>
 
 namespace vma {
+namespace {
+
+/// What PyTorch opens on one GPU (docs/results/suspension.md): 20 channels.
+constexpr double channels = 20;
+
+/// GPUs are stopped one after the other.
+std::optional<Time> suspension_of(const MachineDescription& machine) {
+  const CostParameters& costs = machine.costs;
+  if (costs.suspend_us <= 0) return std::nullopt;
+  const double us = costs.suspend_us + costs.resume_us +
+                    channels * (costs.suspend_channel_us + costs.resume_channel_us);
+  const double all_us = us * static_cast<double>(machine.gpus.size());
+  return std::chrono::duration_cast<Time>(std::chrono::duration<double, std::micro>(all_us));
+}
+
+}  // namespace
 
 ReplayMachine replay_machine(const MachineDescription& machine) {
   SimDriver driver(machine);  // Only queried for which GPUs reach each other.
@@ -28,7 +45,8 @@ ReplayMachine replay_machine(const MachineDescription& machine) {
     }
     places.push_back({at, bytes, 0, 0});
   }
-  return {machine.name, std::move(places), costs, std::move(links), {}, {}, std::move(peers)};
+  return {machine.name,     std::move(places),     costs, std::move(links), {}, {},
+          std::move(peers), suspension_of(machine)};
 }
 
 }  // namespace vma

@@ -6,6 +6,7 @@
 #include <vma/calibration.hpp>
 #include <vma/snapshot.hpp>
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -20,6 +21,9 @@ struct ReplayMachine {
   LaunchGaps gaps = {};  ///< The gap before each access that is one kernel. Empty: none.
   LateStops late = {};   ///< The additional stall of a gate. Zero: none.
   PeerLinks peers = {};  ///< The input of `links`.
+  /// To take a program off all GPUs and put it back. None: the machine cannot do that, or its
+  /// description does not say how long it takes.
+  std::optional<Time> suspension = {};
 };
 
 /// The machine as a runtime would initially assume it: costs from its description; each GPU's

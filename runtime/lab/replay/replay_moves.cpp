@@ -27,13 +27,15 @@ Time longer(const LateStops& late, Time waited) {
 
 }  // namespace
 
-ReplayMoves::ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget,
-                         Time max_stall)
+ReplayMoves::ReplayMoves(const ReplayMachine& machine, const ReplayOptions& options,
+                         LinkTraffic& traffic)
     : machine_(machine),
       costs_(machine.costs),
       traffic_(traffic),
-      planned_stall_(GateShare::planned(max_stall)),
-      budget_(stall_budget, 0) {}
+      suspension_(options.stop == StopKind::suspension ? machine.suspension.value_or(Time(0))
+                                                       : Time(0)),
+      planned_stall_(GateShare::planned(options.max_stall) - suspension_),
+      budget_(options.stall_budget, 0) {}
 
 ReplayMoves::Route& ReplayMoves::route_of(const AcceptedMove& move) {
   const auto [route, made] = routes_.try_emplace({move.from, move.to});
@@ -160,7 +162,7 @@ void ReplayMoves::arrive(Time now) {
 
 void ReplayMoves::all_arrived(Time now) {
   const AcceptedMove& first = gate_->under.front().move;
-  Time stall = costs_.stall_time(first.from, first.to, first.bytes);
+  Time stall = suspension_ + costs_.stall_time(first.from, first.to, first.bytes);
   for (const Under& next :
        std::ranges::subrange(std::next(gate_->under.begin()), gate_->under.end()))
     stall += further_stall(next.move);

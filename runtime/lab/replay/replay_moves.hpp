@@ -2,6 +2,7 @@
 
 #include "lab/traffic/link_traffic.hpp"
 #include "lab/replay/replay_machine.hpp"
+#include "lab/replay/replay_options.hpp"
 #include "migrate/stops/stall_budget.hpp"
 #include "placement/planning/planned_move.hpp"
 
@@ -28,6 +29,7 @@ namespace vma {
 /// host. The first takes the stall that it has alone; each further one takes the share of that
 /// which its switch takes, or its bytes' part of the stall if that is longer, since it settles
 /// while the one before it is switched. Not thread-safe.
+/// One owner: a move, its route, its gate and the budget change in one step.
 class ReplayMoves {
  public:
   struct Ended {
@@ -41,10 +43,8 @@ class ReplayMoves {
                              ///< the gate opens.
   };
 
-  /// `stall_budget` is per second; 0: no limit. `max_stall`: of a gate; 0: each chunk has a gate of
-  /// its own. Requires: the references outlive it.
-  ReplayMoves(const ReplayMachine& machine, LinkTraffic& traffic, Time stall_budget,
-              Time max_stall);
+  /// Requires: the references outlive it.
+  ReplayMoves(const ReplayMachine& machine, const ReplayOptions& options, LinkTraffic& traffic);
 
   void start(AcceptedMove move, Time now);
   /// When to call `advance`, seen from `now`; `Time::max()`: never.
@@ -117,6 +117,7 @@ class ReplayMoves {
   const ReplayMachine& machine_;
   const MachineCosts& costs_;  // Of `machine_`.
   LinkTraffic& traffic_;
+  const Time suspension_;     // What each stop takes beside its switches; 0: gates stop devices.
   const Time planned_stall_;  // Of the chunks that share a gate.
   std::map<RouteKey, Route> routes_;
   std::map<RouteKey, Line> lines_;  // That between GPUs, at those places; by their routes, others.

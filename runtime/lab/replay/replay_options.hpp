@@ -2,6 +2,7 @@
 
 #include "lab/replay/replay_scheduler.hpp"
 
+#include <vma/migration.hpp>
 #include <vma/snapshot.hpp>
 
 #include <chrono>
@@ -29,6 +30,13 @@ enum class AdmissionMemory {
   hbm,  ///< That of their device.
 };
 
+/// What a policy is told of uses.
+enum class ToldUses {
+  exact,          ///< The bytes of each access, as it proceeds.
+  launches,       ///< What the runtime makes of launches that pass where each access begins.
+  base_pointers,  ///< The same of launches that pass where the object begins.
+};
+
 struct ReplayOptions {
   Pacing pacing = Pacing::timed;
   std::uint64_t chunk_bytes = std::uint64_t{32} << 20;  ///< Used if the trace gives no size.
@@ -45,6 +53,8 @@ struct ReplayOptions {
   /// An access with a longer duration is reported to the policy as it proceeds: a use whenever so
   /// much time has passed.
   Time use_interval = std::chrono::milliseconds(10);
+  ToldUses told_uses = ToldUses::exact;
+  double unseen = 0;  ///< The share of objects that no launch shows. Not with `ToldUses::exact`.
   /// Shorter steps of a repeated task are replayed several at once, for at most so long.
   Time steps_span = std::chrono::milliseconds(100);
   Time collect_every = std::chrono::milliseconds(1);
@@ -53,7 +63,10 @@ struct ReplayOptions {
   Time room_limit = std::chrono::milliseconds(500);
   Time window = std::chrono::milliseconds(100);  ///< Length of the report's windows.
   Time stall_budget{0};  ///< Per second, as enforced by the mover; 0: no limit.
-  /// Of a gate, as `MigrateOptions::max_stall`: limits how many chunks share it. 0: none do.
+  /// A gate, or a suspension: all work stands at once, in the middle of kernels, and the stop takes
+  /// `ReplayMachine::suspension` longer.
+  StopKind stop = StopKind::gate;
+  /// Of a stop, as `MigrateOptions::max_stall`: limits how many chunks share it. 0: none do.
   Time max_stall = std::chrono::milliseconds(2);
   Admission admission = Admission::preempt;
   AdmissionMemory admission_memory = AdmissionMemory::all;

@@ -71,6 +71,7 @@ boost::json::object to_json(const ReplayReport& report) {
   return {{"begin_ns", report.begin.count()},
           {"end_ns", report.end.count()},
           {"events", report.events},
+          {"closed_loop", report.closed_loop},
           {"accesses", report.accesses},
           {"accesses_lost", report.accesses_lost},
           {"allocations_lost", report.allocations_lost},

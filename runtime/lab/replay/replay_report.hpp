@@ -74,6 +74,7 @@ struct ReplayWindow {
 struct ReplayReport {
   Time begin{0};  ///< Time of the trace's first event.
   Time end{0};    ///< End of the last access.
+  bool closed_loop = false;  ///< The trace declared tasks.
   std::uint64_t events = 0, accesses = 0;
   std::uint64_t accesses_lost = 0;     ///< Their objects have no room, or cannot be reached.
   std::uint64_t allocations_lost = 0;  ///< No place had room.

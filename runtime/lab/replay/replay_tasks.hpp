@@ -81,6 +81,7 @@ class ReplayTasks {
   void pass(Time now);
 
   /// Whether a task has not ended.
+  std::size_t size() const noexcept { return tasks_.size(); }
   bool busy() const noexcept { return ended_ < tasks_.size(); }
   std::size_t ended() const noexcept { return ended_; }
   /// Whether steps of the task have begun and not ended.

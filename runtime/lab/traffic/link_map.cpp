@@ -7,6 +7,17 @@
 #include <algorithm>
 
 namespace vma {
+namespace {
+
+/// The rate of writes over that of reads, which is all that costs have. Only the link to a host has
+/// a direction that is known to be slower: copies show by how much.
+double write_share(const MachineCosts& costs, PlaceId device, PlaceId at) {
+  const double there = costs.copy_rate(device, at), back = costs.copy_rate(at, device);
+  const bool is_known = index(at) >= costs.gpus() && there > 0 && back > 0;
+  return is_known ? std::min(there / back, 1.0) : 1;
+}
+
+}  // namespace
 
 LinkMap::LinkMap(const PeerLinks& peers, const MachineCosts& costs)
     : gpus_(costs.gpus()), places_(costs.places()), kinds_(peers.kinds) {
@@ -32,7 +43,7 @@ LinkMap::LinkMap(const PeerLinks& peers, const MachineCosts& costs)
       if (row >= gpus_) continue;
       const double rate = costs.access_rate(one, other);
       set(read_, {column, row, true, row == column}, rate);
-      set(write_, {row, column, row == column, true}, rate);
+      set(write_, {row, column, row == column, true}, rate * write_share(costs, one, other));
     }
   }
   add_both_ways(peers.both_ways);

@@ -52,7 +52,7 @@ class LinkMap {
 
   /// The path by which `device` reads memory at `at`.
   const LinkPath& read(PlaceId device, PlaceId at) const { return read_[cell(device, at)]; }
-  /// The reverse of `read`, at the same rate.
+  /// The reverse of `read`, at the same rate; to a host, as much slower as copies there are.
   const LinkPath& write(PlaceId device, PlaceId at) const { return write_[cell(device, at)]; }
   const LinkPath& copy(PlaceId from, PlaceId to) const { return copy_[cell(from, to)]; }
 

@@ -108,6 +108,8 @@ std::string describe(const std::string& path) {
   for (const TraceAudit::Fault& fault : audit.faults())
     faults.push_back(boost::json::object{{"event", fault.event}, {"reason", fault.reason}});
   json["faults"] = std::move(faults);
+  const TraceRoom& room = audit.room();
+  json["room"] = {room.peak_bytes, room.sized_chunk_max, room.unsized_object_max};
   return boost::json::serialize(json);
 }
 
@@ -182,6 +184,10 @@ void bind_setting(nb::module_& module) {
       .def_rw("hbm_gib", &ReplaySetting::hbm_gib, nb::arg().none())
       .def_rw("host_gib", &ReplaySetting::host_gib, nb::arg().none())
       .def_rw("hbm_share", &ReplaySetting::hbm_share, nb::arg().none())
+      .def("know_room",
+           [](ReplaySetting& self, std::uint64_t peak, std::uint64_t sized, std::uint64_t unsized) {
+             self.room = TraceRoom{peak, sized, unsized};
+           })
       .def_rw("half_life_ms", &ReplaySetting::half_life_ms, nb::arg().none())
       .def_rw("calibration", &ReplaySetting::calibration)
       .def_rw("admission", &ReplaySetting::admission)
@@ -189,6 +195,9 @@ void bind_setting(nb::module_& module) {
       .def_rw("slo_first_ms", &ReplaySetting::slo_first_ms, nb::arg().none())
       .def_rw("slo_step_ms", &ReplaySetting::slo_step_ms, nb::arg().none())
       .def_rw("use_interval_ms", &ReplaySetting::use_interval_ms)
+      .def_rw("uses", &ReplaySetting::uses)
+      .def_rw("unseen", &ReplaySetting::unseen)
+      .def_rw("stop", &ReplaySetting::stop)
       .def_rw("ahead_ms", &ReplaySetting::ahead_ms)
       .def_rw("stall_budget_ms", &ReplaySetting::stall_budget_ms)
       .def_rw("stall_ahead_ms", &ReplaySetting::stall_ahead_ms)

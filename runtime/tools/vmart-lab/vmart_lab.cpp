@@ -176,6 +176,17 @@ void add_replay(CLI::App& replay, Given& given) {
                   "how often in ms a long access is reported to the policy")
       ->capture_default_str();
   replay
+      .add_option("--uses", command.uses,
+                  "what the policy is told of uses: exact, launches (as under vmart run) or "
+                  "base_pointers")
+      ->capture_default_str();
+  replay
+      .add_option("--unseen", command.unseen,
+                  "the share of objects that no launch shows, with --uses")
+      ->capture_default_str();
+  replay.add_option("--stop", command.stop, "what stops devices for a move: gate or suspension")
+      ->capture_default_str();
+  replay
       .add_option("--ahead", command.ahead_ms,
                   "ms of work that a program launches before waiting for it; 0: one kernel")
       ->capture_default_str();

@@ -140,6 +140,19 @@ class Reads(rig.Rig):
         self.assertEqual((experiment.admission, experiment.admission_memory), ("queue", "hbm"))
         self.assertEqual(experiment.limits, {"slo_first_ms": 500})
 
+    def test_what_replays_are_told(self):
+        given = {"uses": "launches", "unseen": 0.25, "use_interval_ms": 50, "stop": "suspension", "stall_budget_ms": 60,
+                 "pace_guard": False}
+        self.assertEqual(self.read((PACING, json.dumps(given)[1:-1])).options, given)
+        self.assertEqual(self.read().options, {})
+        for wrong, says in (('"uses": "launch"', "uses: replay: invalid_argument: 'launch' is not how uses are told; known are exact, "),
+                            ('"unseen": 0.5', 'unseen: needs "uses" launches or base_pointers'),
+                            ('"uses": "launches", "unseen": 2', "unseen: 2 is not between 0 and 1"),
+                            ('"use_interval_ms": 0', "use_interval_ms: 0 is not between 0.01 and 86400000"),
+                            ('"stop": "hold"', "stop: replay: invalid_argument: 'hold' is not a kind of stop; known are gate, suspension"),
+                            ('"pace_guard": 1', "pace_guard: must be true or false")):
+            self.assertIn(says, self.error_in((PACING, wrong)))
+
     def test_what_a_trace_is(self):
         for kind in ("real", "synthetic", "held_out"):
             experiment = self.read(('"name": "own"', f'"name": "own", "kind": "{kind}"'))

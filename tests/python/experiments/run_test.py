@@ -42,6 +42,22 @@ class Runs(rig.Rig):
         self.assertEqual(one, self.results("three"))
         self.assertEqual(one, self.results("many"))
 
+    def test_what_policies_are_told_and_how_they_stop_is_part_of_a_cell(self):
+        drift = {**rig.DRIFT, "parameters": {**rig.DRIFT["parameters"], "length_s": 2, "accesses_s": 2000}}
+        quick = {**rig.QUICK, "traces": [drift]}
+        self.write(quick)
+        self.run_into("exact")
+        given = {"uses": "base_pointers", "unseen": 0.5, "use_interval_ms": 50, "stop": "suspension", "stall_budget_ms": 20,
+                 "pace_guard": False}
+        self.write({**quick, **given})
+        self.assertTrue(self.run_into("told").all_went_well)
+        name = "full~drift~cost_benefit~margin=1.25~prefix~s1"
+        exact, told = (json.loads((self.folder / folder / "cells" / f"{name}.json").read_text()) for folder in ("exact", "told"))
+        self.assertEqual({key: told["cell"][key] for key in given}, given)
+        self.assertFalse(set(given) & set(exact["cell"]))
+        self.assertNotEqual(told["report"]["inputs"]["machine_sum"], exact["report"]["inputs"]["machine_sum"])
+        self.assertNotEqual(told["report"]["moves"], exact["report"]["moves"])
+
     def test_the_program_leaves_what_the_package_does(self):
         self.run_into("package")
         done = self.command("run", self.file, "--out", self.folder / "program", "--no-report")

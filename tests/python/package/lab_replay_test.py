@@ -2,6 +2,7 @@
 """Replays in the process of Python: the numbers of `vmart-lab replay`, policies of Python as in the runtime, a C++ one from a
 library, exceptions with their traceback, and data frames. Arguments: vmart-lab, a policy library, one that is none."""
 
+import copy
 import json
 import os
 import pathlib
@@ -287,6 +288,28 @@ class Replays(unittest.TestCase):
                 self.assertEqual(self.replay(policy=own / "own.py").policy_object.number, 2 * 10**number)
         self.assertEqual(({each for each in set(sys.modules) - before if "it" in each.split("_")}, sys.path), (set(), path))
 
+    def test_what_decided_can_be_sent_to_other_processes(self):
+        text = ("import vmart\n\nclass Count:\n    def __init__(self):\n        self.uses = 0\n\n"
+                "class Plain(vmart.Policy):\n    def __init__(self):\n        self.count = [Count()]\n"
+                "    def on_use(self, chunk, device, bytes_read, bytes_written, snapshot, plan):\n        self.count[0].uses += 1\n\n"
+                "class Heir(Plain):\n    pass\n")  # fmt: skip
+        with tempfile.TemporaryDirectory() as folder:
+            file = pathlib.Path(folder, "counts.py")
+            file.write_text(text)
+            result = self.replay(policy=f"Heir@{file}")
+            uses = result.policy_object.count[0].uses
+            self.assertGreater(uses, 0)
+            for copied in (copy.deepcopy(result.policy_object), pickle.loads(pickle.dumps(result)).policy_object):
+                self.assertIs(type(copied), type(result.policy_object))
+                self.assertEqual(copied.count[0].uses, uses)
+            there = "import pickle, sys\nmade = pickle.load(sys.stdin.buffer).policy_object\nprint(type(made).__mro__[1].__name__, made.count[0].uses)"
+            sent = pickle.dumps(result)
+            done = subprocess.run([sys.executable, "-c", there], input=sent, capture_output=True, check=True)
+            self.assertEqual(done.stdout.decode().split(), ["Plain", str(uses)])
+            file.write_text(text.replace("Heir", "Other"))
+            done = subprocess.run([sys.executable, "-c", there], input=sent, capture_output=True, check=False)
+            self.assertIn(b"defines Count, Plain, Other, no Heir", done.stderr)
+
     def test_a_library_may_be_named_without_a_folder(self):
         before = os.getcwd()
         self.addCleanup(os.chdir, before)
@@ -316,9 +339,18 @@ class Replays(unittest.TestCase):
             subprocess.run(["c++", *line], cwd=folder, check=True)
             self.assertEqual(self.replay(policy=f"{folder}/policy.so:uses=3").moves, self.replay(policy=Eager()).moves)
 
+    def test_uses_and_stops_are_as_the_program_has_them(self):
+        exact = self.replay(policy="cost_benefit")
+        words = {"uses": "launches", "unseen": 0.3, "stop": "suspension"}
+        told = self.replay(policy="cost_benefit", **words)
+        self.assertEqual({name: told.report["inputs"][name] for name in words}, words)
+        self.assertNotEqual(told.report["moves"], exact.report["moves"])
+        self.assertGreater(told.report["stall_ns"] / told.report["gates"], 4 * 1.37e6)
+
     def test_wrong_options_are_refused(self):
         for options, text in (({"machine": "none"}, "no machine file"), ({"hbm": 4}, "at least 1048576 bytes"),
-                              ({"router": "none"}, "none"), ({"pacing": "late"}, "late"),
+                              ({"router": "none"}, "none"), ({"uses": "all"}, "launches"), ({"stop": "hold"}, "gate, suspension"),
+                              ({"unseen": 0.5}, "unseen needs uses launches"), ({"uses": "launches", "unseen": 2}, "between 0 and 1"), ({"pacing": "late"}, "late"),
                               ({"hbm_share": 0}, "hbm_share 0 is not between"),
                               ({"hbm_share": 0.5}, "^vmart.lab.replay: hbm_share cannot be combined with hbm$"), ({"on_failure": "no"}, "raise"),
                               ({"stall_budget": 2}, "^vmart.lab.replay: stall_budget"), ({"calibration": "/none.json"}, "none.json")):
@@ -397,6 +429,23 @@ class Results(unittest.TestCase):
             self.assertEqual((result.measure, result.trace.name), ("seconds", "pipeline"))
         arrived = pickle.loads(sent)
         self.assertEqual((arrived.row, repr(arrived)), (result.row, repr(result)))
+
+    def test_a_trace_is_read_no_more_often_than_needed(self):
+        from vmart.lab.errors import extension
+
+        reads = []
+        lab = extension("the test")
+        with mock.patch.object(lab, "describe", lambda path, real=lab.describe: reads.append(path) or real(path)):
+            trace = vmart.lab.Trace(self.loop.trace.path)
+            result = vmart.lab.replay(trace, policy="static", machine="h200x4")
+            self.assertEqual((result.measure, result.row["trace"], trace.closed_loop, reads), ("seconds", "pipeline", True, []))
+            results = vmart.lab.compare([trace], ["static", "stay_put"], machine="h200x4", hbm_share=0.5).results
+            self.assertEqual(len(reads), 1)
+            share = [each.report["inputs"]["hbm_share"] for each in results.values()]
+            self.assertEqual(share, [0.5, 0.5])
+        by_program = subprocess.run([PROGRAM, "replay", trace.path, "--machine", "h200x4", "--policy", "static", "--hbm-share", "0.5",
+                                     "--json"], capture_output=True, text=True, check=True)  # fmt: skip
+        self.assertEqual(json.loads(by_program.stdout)["metrics"], results["pipeline", "static"].metrics)
 
     def test_reprs_say_what_it_is(self):
         self.assertRegex(repr(self.loop), r"^<vmart.lab.ReplayResult of 'pipeline' on h200x4 with auto: seconds [\d.]+, \d+ moves")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.machinery
 import importlib.util
 import os
@@ -10,6 +11,8 @@ import re
 import sys
 import threading
 import types
+import uuid
+import weakref
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +20,8 @@ from vmart.errors import InvalidArgument
 
 __all__ = ["is_file_of_python", "kinds_in", "policies_in", "split"]
 
+# Classes of files, by the file, what told its loads apart, and their name. Pickles name them so: no module has them.
+_known: weakref.WeakValueDictionary[tuple[str, str, str], type] = weakref.WeakValueDictionary()
 _loading = threading.RLock()  # Held while sys.path and sys.modules have what a file needs.
 _TEXT = re.compile(r"((?:\w+\+)*)(?:(\w+)@)?([^@]*?\.py)((?::.*)?)", re.DOTALL)
 
@@ -38,6 +43,14 @@ def policies_in(path: str, call: str) -> list[Any]:
     earlier replay is left in its classes or in what it imports from its folder, at its top. Raises what it raises."""
     from vmart.runtime import Policy
 
+    made = [each for each in _classes_in(path, call) if issubclass(each, Policy)]
+    if not made:
+        raise InvalidArgument(f"{call}: {path}: defines no subclass of vmart.Policy", call)
+    return made
+
+
+def _classes_in(path: str, call: str, load: str = "") -> list[type]:
+    """All classes that the file defines, whose instances can be pickled from then on."""
     if not os.path.isfile(path):
         raise InvalidArgument(f"{call}: {path}: there is no such file", call)
     name = os.path.basename(path)  # With its ".py", so that it is the name of no module.
@@ -45,11 +58,33 @@ def policies_in(path: str, call: str) -> list[Any]:
     module.__file__ = path
     with open(path, "rb") as source, _importable(module, os.path.dirname(os.path.abspath(path))):
         exec(compile(source.read(), path, "exec"), module.__dict__)
-    made = [each for each in vars(module).values()
-            if isinstance(each, type) and issubclass(each, Policy) and each.__module__ == name]
-    if not made:
-        raise InvalidArgument(f"{call}: {path}: defines no subclass of vmart.Policy", call)
+    load = load or uuid.uuid4().hex
+    made = [each for each in vars(module).values() if isinstance(each, type) and each.__module__ == name]
+    plain = [each for each in made if (each.__reduce_ex__, each.__reduce__) == (object.__reduce_ex__, object.__reduce__)]
+    for each in made:
+        key = (os.path.abspath(path), load, each.__qualname__)
+        _known[key] = each
+        if each in plain:
+            each.__reduce_ex__ = functools.partialmethod(_reduced, each, key)  # type: ignore[assignment, method-assign]
     return made
+
+
+def _reduced(self: Any, owner: type, key: tuple[str, str, str], protocol: Any) -> Any:
+    """As `object` pickles it, but with its class by file and name."""
+    make, (made, *arguments), *rest = object.__reduce_ex__(self, max(int(protocol), 2))  # type: ignore[misc]
+    if made is not owner:  # A subclass of another file.
+        return make, (made, *arguments), *rest
+    return _remade, (key, make, arguments), *rest
+
+
+def _remade(key: tuple[str, str, str], make: Any, arguments: list[Any]) -> Any:
+    """In another process the file is run again, once for all that is still there of one load."""
+    if key not in _known:
+        path, load, _ = key
+        made = _classes_in(path, "vmart.lab", load)  # Keeps them until one is found.
+        if key not in _known:
+            raise InvalidArgument(f"vmart.lab: {path}: defines {', '.join(each.__qualname__ for each in made)}, no {key[2]}", "vmart.lab")
+    return make(_known[key], *arguments)
 
 
 @contextlib.contextmanager

@@ -59,6 +59,7 @@ _OPTIONS: dict[str, tuple[str, Any]] = {
     "calibration": ("calibration", _file), "half_life": ("half_life_ms", _ms), "use_interval": ("use_interval_ms", _ms),
     "stall_budget": ("stall_budget_ms", _ms), "stall_ahead": ("stall_ahead_ms", _ms), "ahead": ("ahead_ms", _ms),
     "pace_guard": ("no_pace_guard", lambda value, name, call: not arguments.flag(value, name, call)),
+    "uses": ("uses", arguments.text), "unseen": ("unseen", _share), "stop": ("stop", arguments.text),
     "slo_first": ("slo_first_ms", _ms), "slo_step": ("slo_step_ms", _ms),
 }  # fmt: skip
 
@@ -84,7 +85,7 @@ def replay(
 
     Options, as in docs/guide/replay.md: `hbm` and `host`, the memory of each GPU and host node in bytes or as "4GiB";
     `hbm_share`, the HBM of all GPUs together as a share of what the trace has at once; `chunk` (32 MiB); `router`, `pacing`,
-    `admission`, `admission_memory`; `calibration`, a file; and in seconds `half_life`, `use_interval`, `stall_budget` (a
+    `admission`, `admission_memory`, `uses`, `stop`; `unseen`, a share; `calibration`, a file; and in seconds `half_life`, `use_interval`, `stall_budget` (a
     second), `stall_ahead`, `ahead`, `slo_first`, `slo_step`; `pace_guard=False`. Nothing is drawn: equal arguments give equal
     results, if the policy of Python decides equally. A seed belongs to `generate`, or to the parameters of a policy.
 
@@ -101,6 +102,8 @@ def replay(
     known = {name: functools.partial(_set, setting, *how) for name, how in _OPTIONS.items()}
     arguments.options({"machine": machine, **options}, known, call)
     setting.trace = str(made.path)
+    if options.get("hbm_share") is not None and "room" in made.summary:  # Read once for any number of replays.
+        setting.know_room(*made.summary["room"])
     ends_it = arguments.choice(on_failure, "on_failure", call, ("raise", "count")) == "raise"
     deciding: list[Policy] = []
     kinds = [_kind(each, call, deciding) for each in _classes(policies, call)]
@@ -190,12 +193,14 @@ class ReplayResult:
 
     def __init__(self, trace: Trace, report: dict[str, Any], policy_object: Policy | None) -> None:
         self.trace = trace
+        # The file may be gone, or another, when it is asked for.
+        trace._told = {"name": report["inputs"]["trace_name"], "closed_loop": report["closed_loop"]}
         self.report = report
         self.policy_object = policy_object
         self.metrics: dict[str, Any] = report["metrics"]
         self.machine: str = report["inputs"]["machine"]
         self.policy: str = report["inputs"]["policy"]
-        self.measure: str = measure_of(trace.closed_loop)  # Now: the file may be gone, or another, when it is asked for.
+        self.measure: str = measure_of(report["closed_loop"])
         self._checked = Report("the replay", report)
 
     @property

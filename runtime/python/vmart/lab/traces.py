@@ -37,6 +37,7 @@ class Trace:
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = pathlib.Path(path)
         self._owner: weakref.finalize[[str, int], Trace] | None = None
+        self._told: dict[str, Any] = {}  # What a replay has said of it, which saves reading it for the summary.
 
     @functools.cached_property
     def summary(self) -> dict[str, Any]:
@@ -50,12 +51,12 @@ class Trace:
     @property
     def name(self) -> str:
         """The name in its header; without one, that of its file."""
-        return self.summary["name"] or self.path.stem
+        return (self._told or self.summary)["name"] or self.path.stem
 
     @property
     def closed_loop(self) -> bool:
         """Whether its tasks wait for each other, so that placement changes how long it takes."""
-        return self.summary["counts"]["task"] > 0
+        return self._told["closed_loop"] if self._told else self.summary["counts"]["task"] > 0
 
     @property
     def seconds(self) -> float:
@@ -63,7 +64,7 @@ class Trace:
         return (self.summary["end_ns"] - self.summary["begin_ns"]) / 1e9
 
     def __reduce__(self) -> Any:
-        known = {"summary": self.summary} if "summary" in self.__dict__ else None
+        known = {name: self.__dict__[name] for name in ("summary", "_told") if name in self.__dict__}
         return Trace, (str(self.path),), known  # For other processes; the file, as long as this object is there.
 
     def __repr__(self) -> str:

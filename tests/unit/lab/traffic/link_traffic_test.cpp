@@ -85,6 +85,19 @@ TEST_F(LinkTrafficTest, TheTwoWaysOfALinkAreApart) {
   EXPECT_EQ(traffic_.rate(in), 50);
 }
 
+// Copies to the host at 30 and from it at 50: a write gets 30 of 50. Where the way back is the
+// slower one, nothing says that writes are faster than reads.
+TEST_F(LinkTrafficTest, WritesToAHostAreAsMuchSlowerAsCopiesThere) {
+  TwoGpus uneven;
+  uneven.costs.copy_rate(gpu_0, host_0) = 30;
+  uneven.costs.copy_rate(host_0, gpu_1) = 30;
+  const LinkMap map(uneven.peers, uneven.costs);
+  EXPECT_DOUBLE_EQ(map.write(gpu_0, host_0).rate_max, 30);
+  EXPECT_DOUBLE_EQ(map.read(gpu_0, host_0).rate_max, 50);
+  EXPECT_DOUBLE_EQ(map.write(gpu_1, host_0).rate_max, 50);
+  EXPECT_DOUBLE_EQ(map.write(gpu_0, gpu_1).rate_max, 400);
+}
+
 TEST_F(LinkTrafficTest, PeersByPcieShareTheirWaysToTheHost) {
   const TwoGpus pcie(LinkKind::pcie);
   const LinkMap map(pcie.peers, pcie.costs);

@@ -49,6 +49,7 @@ class Experiment(NamedTuple):
     admission: str
     admission_memory: str
     limits: dict  # Of requests in milliseconds, "slo_first_ms" and "slo_step_ms", if they are given.
+    options: dict  # Of replays, as the file has them: "uses", "stop" and others.
     chunk_bytes: int
     seeds: list
     bounds: bool

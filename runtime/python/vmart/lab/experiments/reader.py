@@ -13,7 +13,8 @@ from vmart.lab.experiments.worker import Refusal, utf8
 from vmart.lab.kinds import BASELINE, KINDS, kind_of
 
 EXPERIMENT_KEYS = ("experiment", "about", "machines", "traces", "policies", "routers", "pacing", "chunk_mib",
-                   "seeds", "bounds", "static", "admission", "admission_memory", "slo_first_ms", "slo_step_ms")
+                   "seeds", "bounds", "static", "admission", "admission_memory", "slo_first_ms", "slo_step_ms",
+                   "uses", "unseen", "use_interval_ms", "stop", "stall_budget_ms", "pace_guard")
 MACHINE_KEYS = ("name", "machine", "hbm_gib", "host_gib", "hbm_share")
 TRACE_KEYS = ("name", "kind", "generate", "convert", "file", "input", "parameters")
 POLICY_KEYS = ("policy", "sweep")
@@ -22,6 +23,7 @@ ENTRIES_MAX = 10_000  # Of a list, and of a sweep's policies.
 GIB_MAX = 64 * 1024 * 1024
 DAY_MS = 86_400_000
 MIB = 1024 * 1024
+STOPS = ("gate", "suspension")
 HBM_SHARE = (0.001, 64)  # As `hbm_share_min` and `hbm_share_max` of the replay.
 SEED_MAX = 2**53  # The JSON readers keep integers exact up to this value.
 
@@ -84,6 +86,7 @@ class Reader:
             admission_memory=self.setting(fields, "admission_memory", "all"),
             limits={key: fields.read(key, json.number, key, 0, DAY_MS)
                     for key in ("slo_first_ms", "slo_step_ms") if key in json},
+            options=self.options(fields),
             chunk_bytes=fields.read_if_there("chunk_mib", self.chunk_bytes, otherwise=32 * MIB),
             seeds=fields.read_if_there("seeds", self.seeds, otherwise=[1]),
             bounds=fields.read_if_there("bounds", json.flag, "bounds", otherwise=False))
@@ -131,7 +134,8 @@ class Reader:
         is_path = "/" in described or described.endswith(".json")
         spec = {"file": self.beside(described) if is_path else described, **capacities}
         with json.at(key):
-            self.worker.ask("machine", machine=spec)
+            stop = self.json.value.get("stop")
+            self.worker.ask("machine", machine=spec, **({"stop": stop} if stop in STOPS else {}))
         return Machine(name or described, spec)
 
     def machine_named(self, place, name):
@@ -245,11 +249,28 @@ class Reader:
 
     def setting(self, fields, key, otherwise):
         """A value by name that replays know."""
-        def read():
-            self.check_setting(self.json, key, key, self.json.text(key))
-            return self.json.value[key]
+        return fields.read_if_there(key, self.named, key, otherwise=otherwise)
 
-        return fields.read_if_there(key, read, otherwise=otherwise)
+    def named(self, key):
+        self.check_setting(self.json, key, key, self.json.text(key))
+        return self.json.value[key]
+
+    def options(self, fields):
+        """What replays are told of beside all that: only what the file says."""
+        json = self.json
+
+        def flag():
+            return json.flag("pace_guard")
+
+        def unseen():
+            if json.value.get("uses", "exact") == "exact":
+                json.refuse("unseen", 'needs "uses" launches or base_pointers')
+            return json.number("unseen", 0, 1)
+
+        read = {"uses": lambda: self.named("uses"), "stop": lambda: self.named("stop"), "unseen": unseen, "pace_guard": flag,
+                "use_interval_ms": lambda: json.number("use_interval_ms", 0.01, DAY_MS),
+                "stall_budget_ms": lambda: json.number("stall_budget_ms", 0, 1000)}
+        return {key: fields.read(key, value) for key, value in read.items() if key in json}
 
     def check_setting(self, json, place, name, value):
         with json.at(place):

@@ -96,7 +96,7 @@ class Inputs:
         key = self._machine_key(machine, trace, seed)
         if key not in self.machines:
             self.machines[key] = worker.ask("machine", machine=machine.described, trace=ready,
-                                            chunk_bytes=self.experiment.chunk_bytes)
+                                            chunk_bytes=self.experiment.chunk_bytes, **self.experiment.options)
 
     @staticmethod
     def _machine_key(machine, trace, seed):
@@ -113,7 +113,7 @@ class Inputs:
                  "chunk_bytes": experiment.chunk_bytes, "admission": experiment.admission,
                  "admission_memory": experiment.admission_memory,
                  "slo_first_ms": milliseconds(experiment.limits.get("slo_first_ms")),
-                 "slo_step_ms": milliseconds(experiment.limits.get("slo_step_ms"))}
+                 "slo_step_ms": milliseconds(experiment.limits.get("slo_step_ms")), **experiment.options}
         if cell.machine.shares:
             names["hbm_bytes"] = self.machine_of(cell)["hbm_bytes"]
         return names
@@ -134,7 +134,8 @@ class Inputs:
         """What a worker is told of a cell or its bound."""
         return {"machine": cell.machine.described, "trace": ready, "router": cell.router,
                 "pacing": self.experiment.pacing, "chunk_bytes": self.experiment.chunk_bytes,
-                "admission": self.experiment.admission, "admission_memory": self.experiment.admission_memory}
+                "admission": self.experiment.admission, "admission_memory": self.experiment.admission_memory,
+                **self.experiment.options}
 
 
 class ExperimentRun:

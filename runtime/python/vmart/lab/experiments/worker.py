@@ -12,7 +12,7 @@ import vmart
 from vmart.lab.errors import ExperimentError
 from vmart.lab.policy_files import is_file_of_python
 
-PROTOCOL = 1  # As `protocol` of `LabWorker`.
+PROTOCOL = 2  # As `protocol` of `LabWorker`.
 STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 

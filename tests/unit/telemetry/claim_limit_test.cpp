@@ -1,6 +1,6 @@
 // Goal: guesses about what a GPU uses stay within what it can have accessed, and keep their
 // proportions; what is known stays, and time in which less was claimed is not lost.
-#include "scheduling/use_intake.hpp"
+#include "telemetry/claim_limit.hpp"
 
 #include <gtest/gtest.h>
 
