@@ -76,10 +76,10 @@ ReplayMachine machine_of(const ReplaySetting& setting, std::uint64_t chunk_bytes
       throw Error(ErrorKind::invalid_argument, std::string(call),
                   "--hbm-share cannot be combined with --hbm");
     }
-    share_hbm(machine, share,
-              setting.room ? *setting.room
-                           : audit_trace(setting.trace, setting.bad_lines_max).room(),
-              chunk_bytes);
+    share_hbm(
+        machine, share,
+        setting.room ? *setting.room : audit_trace(setting.trace, setting.bad_lines_max).room(),
+        chunk_bytes);
   }
   return machine;
 }

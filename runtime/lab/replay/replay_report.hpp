@@ -72,8 +72,8 @@ struct ReplayWindow {
 
 /// The result of a replay. Times are virtual.
 struct ReplayReport {
-  Time begin{0};  ///< Time of the trace's first event.
-  Time end{0};    ///< End of the last access.
+  Time begin{0};             ///< Time of the trace's first event.
+  Time end{0};               ///< End of the last access.
   bool closed_loop = false;  ///< The trace declared tasks.
   std::uint64_t events = 0, accesses = 0;
   std::uint64_t accesses_lost = 0;     ///< Their objects have no room, or cannot be reached.

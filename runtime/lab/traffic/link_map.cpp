@@ -46,6 +46,7 @@ LinkMap::LinkMap(const PeerLinks& peers, const MachineCosts& costs)
       set(write_, {row, column, row == column, true}, rate * write_share(costs, one, other));
     }
   }
+  for (std::size_t gpu = 0; gpu < gpus_; ++gpu) add_far_hosts(gpu);
   add_both_ways(peers.both_ways);
 }
 
@@ -69,6 +70,35 @@ LinkPath LinkMap::path(const Ends& ends) const {
 void LinkMap::widen(const LinkPath& path) {
   for (const LinkId link : path.links())
     capacities_[link] = std::max(capacities_[link], path.rate_max);
+}
+
+/// What is slower to reach than the GPU's nearest host is so by a link behind its own one, which
+/// all that it has to do with these hosts shares.
+void LinkMap::add_far_hosts(std::size_t gpu) {
+  constexpr double as_near = 0.98;  // Measurements vary by as much.
+  const PlaceId self{static_cast<std::uint8_t>(gpu)};
+  std::array<std::vector<LinkPath*>, 2> far;
+  std::array<double, 2> rates{};
+  for (std::size_t row = gpus_; row < places_; ++row) {
+    const PlaceId host{static_cast<std::uint8_t>(row)};
+    const double rate = read(self, host).rate_max;
+    if (rate <= 0 || rate >= as_near * capacity(link(gpu, from_host))) continue;
+    for (LinkPath* path : {&copy_[cell(self, host)], &write_[cell(self, host)]}) {
+      far[0].push_back(path);
+      rates[0] = std::max(rates[0], path->rate_max);
+    }
+    for (LinkPath* path : {&copy_[cell(host, self)], &read_[cell(self, host)]}) {
+      far[1].push_back(path);
+      rates[1] = std::max(rates[1], path->rate_max);
+    }
+  }
+  for (const std::size_t way : {0, 1}) {
+    if (far[way].empty()) continue;
+    const auto added = static_cast<LinkId>(size());
+    capacities_.push_back(rates[way]);
+    names_.push_back(fmt::format("gpu({}) {} far hosts", gpu, way == 0 ? "to" : "from"));
+    for (LinkPath* const path : far[way]) path->add(added);
+  }
 }
 
 /// Runs last, so that the other links keep their ids whether or not these rates are known.

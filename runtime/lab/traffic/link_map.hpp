@@ -36,6 +36,9 @@ class LinkPath {
 /// rate of its fastest user alone; the machine's costs do not say what concurrent users get, so
 /// they share this capacity.
 ///
+/// Hosts that a GPU reaches more slowly than its nearest one are behind one more link in each
+/// direction, since several users of the way there are together no faster.
+///
 /// If both directions of a GPU's peer traffic together are known to be slower than their sum, that
 /// traffic also shares one more link of the GPU, common to both directions. Immutable.
 class LinkMap {
@@ -71,6 +74,7 @@ class LinkMap {
   LinkPath path(const Ends& ends) const;
   bool by_port(const Ends& ends) const;
   void widen(const LinkPath& path);
+  void add_far_hosts(std::size_t gpu);
   void add_both_ways(const std::vector<double>& rates);
 
   std::size_t gpus_, places_;

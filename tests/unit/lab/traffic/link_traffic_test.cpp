@@ -98,6 +98,32 @@ TEST_F(LinkTrafficTest, WritesToAHostAreAsMuchSlowerAsCopiesThere) {
   EXPECT_DOUBLE_EQ(map.write(gpu_0, gpu_1).rate_max, 400);
 }
 
+// Each GPU reads its own host at 50 and the other one at 20: two users of the way there get 10
+// each, and leave 30 of what its link to the hosts carries to whoever reads the near one.
+TEST_F(LinkTrafficTest, FarHostsAreBehindOneMoreLink) {
+  const TwoGpus uniform;
+  const PlaceId host_1{3};
+  MachineCosts costs(2, 4);
+  for (const PlaceId gpu : {gpu_0, gpu_1}) {
+    costs.access_rate(gpu, gpu) = 4000;
+    for (const PlaceId host : {host_0, host_1}) {
+      const double rate = (gpu == gpu_0) == (host == host_0) ? 50 : 20;
+      costs.access_rate(gpu, host) = costs.copy_rate(gpu, host) = costs.copy_rate(host, gpu) = rate;
+    }
+  }
+  const LinkMap map(uniform.peers, costs);
+  EXPECT_EQ(map.size(), map_.size() + 4);
+  LinkTraffic traffic(map);
+  const FlowId one = traffic.begin(map.read(gpu_0, host_1), 100, Time(0));
+  const FlowId copied = traffic.begin(map.copy(host_1, gpu_0), 100, Time(0));
+  const FlowId near = traffic.begin(map.read(gpu_0, host_0), 100, Time(0));
+  const FlowId written = traffic.begin(map.write(gpu_0, host_1), 100, Time(0));
+  EXPECT_DOUBLE_EQ(traffic.rate(one), 10);
+  EXPECT_DOUBLE_EQ(traffic.rate(copied), 10);
+  EXPECT_DOUBLE_EQ(traffic.rate(near), 30);
+  EXPECT_DOUBLE_EQ(traffic.rate(written), 20);
+}
+
 TEST_F(LinkTrafficTest, PeersByPcieShareTheirWaysToTheHost) {
   const TwoGpus pcie(LinkKind::pcie);
   const LinkMap map(pcie.peers, pcie.costs);
