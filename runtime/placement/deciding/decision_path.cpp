@@ -277,13 +277,6 @@ bool DecisionPath::joins(const PlannedMigration& group, const AcceptedMove& firs
          (group.moves.size() + 1) * move.bytes <= (awaited ? awaited_bytes_max : group_bytes_max);
 }
 
-/// Room that only moves of policies wait for is made in steps, so that HBM is not left empty for
-/// long, but not chunk by chunk: those that leave together share stops, as do those that follow.
-bool DecisionPath::may_leave(const AcceptedMove& move) const {
-  const std::uint64_t leaving = leaving_[index(move.from)];
-  return leaving == 0 || leaving + move.bytes <= awaited_bytes_max;
-}
-
 /// Begins a move of the group, which has room for it. Allocates nothing.
 void DecisionPath::begin(MoveNumber number, PlannedMigration& group, bool in_front) {
   const auto found = waiting_.find(number);
@@ -291,7 +284,7 @@ void DecisionPath::begin(MoveNumber number, PlannedMigration& group, bool in_fro
   books_->expect(move.to, move.bytes);
   planner_.note_started(number);
   if (!move.awaited) pace_.move_began(books_->now());
-  leaving_[index(move.from)] += move.goes_last ? move.bytes : 0;
+  leaving_[index(move.from)] += move.goes_last ? 1 : 0;
   group.decisions.insert(in_front ? group.decisions.begin() : group.decisions.end(),
                          found->second.decision);
   group.moves.insert(in_front ? group.moves.begin() : group.moves.end(), std::move(move));
@@ -322,7 +315,7 @@ void DecisionPath::take(std::span<const MoveNumber> ready, std::vector<PlannedMi
     // Checked again: those before it may have taken the room, or it may have begun with them.
     const AcceptedMove* move = find_waiting(number);
     if (move == nullptr || !planner_.may_start(number, snapshot())) continue;
-    if (move->goes_last && !may_leave(*move)) continue;
+    if (move->goes_last && leaving_[index(move->from)] > 0) continue;
     const AcceptedMove first = *move;
     PlannedMigration group;
     group.from = first.from;
@@ -343,7 +336,7 @@ std::size_t DecisionPath::end(const AcceptedMove& move, bool moved, Time took, T
   const Time now = books_->now();
   const std::vector<MoveNumber> fallen = planner_.note_ended(move.number, moved, now);
   books_->expect_no_more(move.to, move.bytes);
-  leaving_[index(move.from)] -= move.goes_last ? move.bytes : 0;
+  leaving_[index(move.from)] -= move.goes_last ? 1 : 0;
   if (!move.awaited) pace_.move_ended(now);
   if (moved) books_->moved(move.chunk, move.to);
   std::size_t dropped = 0;

@@ -157,7 +157,6 @@ class DecisionPath {
 
   static void tell(Policy& policy, std::span<const Notice> notices, const Snapshot& snapshot);
   PlanOutcome hold_back(const Plan& plan) const;
-  bool may_leave(const AcceptedMove& move) const;
   bool joins(const PlannedMigration& group, const AcceptedMove& first,
              const AcceptedMove& move) const;
   void begin(MoveNumber number, PlannedMigration& group, bool in_front);
@@ -170,7 +169,7 @@ class DecisionPath {
   Planner planner_;
   PaceGuard pace_;
   std::map<MoveNumber, Waiting> waiting_;
-  std::vector<std::uint64_t> leaving_;  // By place, bytes of moves in progress that go last.
+  std::vector<std::uint32_t> leaving_;  // By place, moves from there in progress that go last.
   std::vector<Notice> notices_;
   std::vector<Notice> told_;              // Buffer of `ask`.
   std::vector<std::uint64_t> use_order_;  // Buffers of `fold_uses`.

@@ -111,10 +111,10 @@ TEST_F(DecisionPathTest, GroupsWhoseRoomIsAwaitedAreSmall) {
   EXPECT_EQ(begin_more(), "8-15");
 }
 
-TEST_F(DecisionPathTest, VictimsLeaveInStepsOfAFewChunks) {
-  path_.books().set_capacity(a, 8 * 64 * MiB);
-  add(8, 64 * MiB, a);
-  add(8, 64 * MiB, b);
+TEST_F(DecisionPathTest, OneGroupOfVictimsOfAPlaceIsUnderWay) {
+  path_.books().set_capacity(a, 8 * 32 * MiB);
+  add(8, 32 * MiB, a);
+  add(8, 32 * MiB, b);
   for (std::uint32_t chunk = 0; chunk < 8; ++chunk) {
     evict(chunk, gpu_place(2));
     path_.books().used(ChunkId{chunk + 8}, a, 1e9, 0);
@@ -125,21 +125,6 @@ TEST_F(DecisionPathTest, VictimsLeaveInStepsOfAFewChunks) {
   EXPECT_EQ(begin_more(), "8-11 4-7");
   end_all();
   EXPECT_EQ(begin_more(), "12-15");
-}
-
-// Each is an allocation of its own, of 64 MiB: four leave together, so that they may share a stop.
-TEST_F(DecisionPathTest, VictimsOfSeveralAllocationsLeaveTogether) {
-  path_.books().set_capacity(a, 6 * 64 * MiB);
-  for (const PlaceId at : {a, b})
-    for (int i = 0; i < 6; ++i) add(1, 64 * MiB, at);
-  for (std::uint32_t chunk = 0; chunk < 6; ++chunk) {
-    evict(chunk, gpu_place(2));
-    path_.books().used(ChunkId{chunk + 6}, a, 1e9, 0);
-    want(chunk + 6, a, 1);
-  }
-  EXPECT_EQ(begin(), "0 1 2 3");
-  end_all();
-  EXPECT_EQ(begin_more(), "6 7 8 9 4 5");
 }
 
 /// Counts how often each chunk was announced before its use.
