@@ -109,8 +109,7 @@ struct RuntimeOptions {
   std::optional<int> gate_retries;
   /// How long one stop of a background move may take (VMART_MAX_STALL_US): from off to on, if it is
   /// a suspension. As many chunks share it as are predicted to move within that time, but at least
-  /// one. A suspension that takes more than half of it without any chunk carries chunks for as long
-  /// as it takes itself, at most for `max_stall`. Default: 5.5 ms.
+  /// one. Default: 5.5 ms.
   std::optional<std::chrono::microseconds> max_stall;
   /// How long background moves may stop the work in each second (VMART_STALL_BUDGET_US, 0 for no
   /// limit; this field rejects zero). Default: 60 ms.

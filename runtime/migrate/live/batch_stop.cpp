@@ -234,12 +234,7 @@ StopRefusal BatchStop::not_filled(const LiveChunk& chunk, std::chrono::nanosecon
 /// returned shows that no other thread keeps the driver from the next one.
 void BatchStop::switch_others() {
   const std::optional<TimePoint> suspended = program_.suspended_at();
-  TimePoint end = max_stall_ + closed_;
-  if (suspended) {
-    const StallForecast::Suspending cost = parts_.suspending();
-    const auto planned = GateShare::planned_suspended(max_stall_, cost.off + cost.on);
-    end = *suspended + std::max(max_stall_ - cost.on, planned + GateShare::overhead);
-  }
+  const TimePoint end = max_stall_ + (suspended ? *suspended - parts_.suspending().on : closed_);
   for (LiveChunk* const chunk : std::span(batch_.chunks).subspan(1)) {
     if (program_.given_up()) return;
     const auto switching =

@@ -112,7 +112,7 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
 std::chrono::nanoseconds LiveStaging::planned_stall(const WayChoice& choice) const {
   if (choice.stop != StopKind::suspension) return GateShare::planned(max_stall_);
   const StallForecast::Suspending cost = parts_.suspending();
-  return GateShare::planned_suspended(max_stall_, cost.off + cost.on);
+  return max_stall_ - cost.off - cost.on - GateShare::overhead;
 }
 
 /// For the copies under the stop, where nothing can be created. Routes may share a context, and so

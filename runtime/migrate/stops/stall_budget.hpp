@@ -79,15 +79,6 @@ struct GateShare {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(planned_share * max_stall) -
            overhead;
   }
-
-  /// The same of a suspension, which takes `alone` beside its chunks. One that takes more than half
-  /// of `max_stall` carries chunks for as long as it takes itself, but not for longer than that
-  /// limit: with the least that would fit, a program that delays suspensions would stand for most
-  /// of a move.
-  static constexpr std::chrono::nanoseconds planned_suspended(std::chrono::nanoseconds max_stall,
-                                                              std::chrono::nanoseconds alone) {
-    return std::max(max_stall - alone, std::min(max_stall, alone)) - overhead;
-  }
 };
 
 }  // namespace vma

@@ -200,22 +200,6 @@ TEST(StallBudget, IsPaidBackOnceNothingIsAllowedAheadAnyMore) {
   EXPECT_LE(next, paid - seconds(1) + microseconds(1));
 }
 
-// A kernel that reads host memory at the rate of the link delays a suspension by milliseconds.
-TEST(GateShare, ASuspensionThatTakesLongCarriesChunksForAsLongAsItTakes) {
-  const auto planned = [](std::chrono::microseconds alone) {
-    return std::chrono::duration_cast<std::chrono::microseconds>(
-        GateShare::planned_suspended(milliseconds(5), alone) + GateShare::overhead);
-  };
-  EXPECT_EQ(planned(microseconds(800)), microseconds(4200));
-  EXPECT_EQ(planned(microseconds(2500)), microseconds(2500));
-  EXPECT_EQ(planned(milliseconds(4)), milliseconds(4));
-  EXPECT_EQ(planned(milliseconds(9)), milliseconds(5)) << "no more than the limit";
-}
-
-TEST(GateShare, WhoAllowsNextToNothingHasASuspensionForEachChunk) {
-  EXPECT_LT(GateShare::planned_suspended(microseconds(1), milliseconds(1)), nanoseconds(0));
-}
-
 TEST(StallBudget, WithoutALimitNothingIsSpentAhead) {
   StallBudget budget(nanoseconds(0), 0);
   budget.allow_ahead(milliseconds(240));
