@@ -11,7 +11,7 @@ FOLDER (BUILD/programs) has the programs of bench/unmodified, compiled by tests/
                 the program bare and under `vmart run`, in turn, with nothing moving: medians of the runs
     policy      --programs: `launches`, `training`, `graph`, the patterns of beyond_hbm.py with HBM for 0.8 of their
                 weights, and two of `experts` at once, under `vmart run --policy auto` against no policy, in turn:
-                no pace below 0.98 of that without, and outputs as bare
+                no pace below 0.98 of that without, and first results as bare
     move        a model of 2.6 GiB moves to the other GPU and back beside its loop: against two backlogs
                 and 40 ms. A backlog is how long a step takes from its launch to its end meanwhile
     drift       GPU 1 reads 1 GiB on GPU 0 under --policy auto: when its rate reaches 0.95 of a local one

@@ -100,11 +100,18 @@ class Overhead(unittest.TestCase):
 
     def test_a_policy_that_slows_a_program_down_is_told(self):
         measured = bench()
-        with unittest.mock.patch.object(measured, "figures", side_effect=[{"rate": r} for r in (50, 48, 49, 52)]) as runs:
-            measured.paces("slower", ["program"], lambda run: run["rate"], "--capacity", "gpu0=1GiB")
-        self.assertEqual(measured.samples["policy: slower"], {"without": [50, 52], "auto": [48, 49]})
+        at_once = unittest.mock.Mock(side_effect=[[{"rate": r}] for r in (50, 48, 49, 52)])
+        measured.paces("slower", at_once, lambda run: run["rate"])
+        self.assertEqual(measured.samples["policy: slower"],
+                         {"without": [[{"rate": 50}], [{"rate": 52}]], "auto": [[{"rate": 48}], [{"rate": 49}]]})
         self.assertIs(measured.rows[0]["met"], False)
-        self.assertEqual([run.args[-2:] == run_overhead.AUTO for run in runs.call_args_list], [False, True, True, False])
+        self.assertEqual([run.args == run_overhead.AUTO for run in at_once.call_args_list], [False, True, True, False])
+
+    def test_programs_at_once_count_by_their_geometric_mean(self):
+        measured = bench()
+        at_once = unittest.mock.Mock(side_effect=[[{"rate": 1}, {"rate": 4}], [{"rate": 4}] * 2, [{"rate": 4}] * 2, [{"rate": 1}, {"rate": 4}]])
+        measured.paces("two", at_once, lambda run: run["rate"])
+        self.assertAlmostEqual(measured.rows[0]["value"], 4 / 2)
 
     def test_the_longest_gap_is_that_about_the_move(self):
         steps = [(0, 1), (1, 2), (2, 9), (9, 10), (10, 30)]
