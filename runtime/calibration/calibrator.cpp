@@ -105,11 +105,15 @@ Calibration Calibrator::run() {
   for (const Place at : topology_.places()) {
     attempt("all of " + to_string(at), [&] { allocate(at); });
   }
+  machinery_.migrator.await_preparation();  // Its calls of the driver would take time from ours.
   successes_ = 0;
-  measure_copies();
-  measure_accesses();
-  measure_peers();
-  measure_launches();
+  {
+    const Measuring measuring(clock_);  // Other threads carry out moves, and do so too.
+    measure_copies();
+    measure_accesses();
+    measure_peers();
+    measure_launches();
+  }
   measure_moves();
   free_all();
   if (successes_ == 0) {  // A stored file of estimates would be mistaken for measurements.

@@ -18,7 +18,8 @@ void MeasuredCalls::require_time(const Clock& clock) const {
   throw Error(ErrorKind::busy, "machine probe", "the time limit was reached");
 }
 
-double timed_us(const Clock& clock, const std::function<void()>& body) {
+double timed_us(Clock& clock, const std::function<void()>& body) {
+  const Measuring measuring(clock);
   const TimePoint start = clock.now();
   body();
   return static_cast<double>((clock.now() - start).count()) / 1e3;

@@ -26,7 +26,7 @@ struct MeasuredCalls {
 };
 
 /// How long `body` takes by the machine's clock, in microseconds.
-double timed_us(const Clock& clock, const std::function<void()>& body);
+double timed_us(Clock& clock, const std::function<void()>& body);
 
 /// A range of addresses and the chunk in it. Each driver call is a separate function, so that it
 /// can be timed. The destructor releases what is left. Neither copied nor moved: keep it in a list.

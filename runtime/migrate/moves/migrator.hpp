@@ -94,6 +94,8 @@ class Migrator final : public Part {
   void prepare_suspensions() noexcept {
     if (parts_.limits.prepares_suspensions) preparation_.begin_ahead();
   }
+  /// Blocks: until what these two have begun has ended. Requires: `finish` comes later.
+  void await_preparation() noexcept { preparation_.await(); }
   /// Cancels all waiting and running moves. Does not wait.
   void stop_accepting() noexcept override { workers_.stop_accepting(); }
   /// Calls `stop_accepting`, and waits until the moves have ended.

@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <exception>
 #include <new>
 #include <string>
@@ -84,7 +85,7 @@ void Preparation::begin(Kind kind, DeviceId device, std::function<void()> run) n
     const auto [place, fresh] = jobs_.try_emplace({kind, device});
     Job& job = place->second;
     const bool once = kind == Kind::look || kind == Kind::gate;
-    if ((once && !fresh) || (job.task && !*job.ended)) return;
+    if ((once && !fresh) || (job.ended && !*job.ended)) return;
     if (job.task) job.task->join();  // Its thread has nothing left to do.
     job = {};
     const auto ended = std::make_shared<std::atomic<bool>>(false);
@@ -120,6 +121,20 @@ void Preparation::note(Kind kind, DeviceId device, const std::exception& error) 
   } else {
     log(LogLevel::debug, "moves of gpu({}) are not fully prepared ({}): {}", index(device),
         name_of(kind), error.what());
+  }
+}
+
+void Preparation::await() noexcept {
+  for (;;) {
+    std::unique_ptr<Task> task;
+    {
+      const MutexLock lock(mutex_);
+      const auto begun =
+          std::ranges::find_if(jobs_, [](const auto& job) { return job.second.task != nullptr; });
+      if (begun == jobs_.end()) return;
+      task = std::move(begun->second.task);
+    }
+    task->join();
   }
 }
 

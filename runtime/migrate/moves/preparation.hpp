@@ -38,6 +38,8 @@ class Preparation {
   void begin_ahead() noexcept;
   /// What moves wanted and did not wait for: copiers that digest at the target. Does not block.
   void begin_wanted() noexcept;
+  /// Blocks: until what has begun has ended. Requires: `stop` comes later.
+  void await() noexcept;
   /// Begins no more. Blocks: until what has begun has ended.
   void stop() noexcept;
 
@@ -50,7 +52,7 @@ class Preparation {
     digest,  ///< What digests at a target.
   };
   struct Job {
-    std::unique_ptr<Task> task;
+    std::unique_ptr<Task> task;  // Null once a thread waits for its end.
     std::shared_ptr<std::atomic<bool>> ended;
   };
 

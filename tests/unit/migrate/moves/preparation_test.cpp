@@ -183,6 +183,17 @@ TEST_F(SuspensionPreparation, AsksAgainWhereThereWasNoRoom) {
   migrator->attached().detach(stream, Address{});
 }
 
+TEST_F(SuspensionPreparation, HasEndedOnceItWasWaitedFor) {
+  migrator->prepare_suspensions();
+  ASSERT_TRUE(comes_true([&] { return driver.begun == 2; }));
+  std::thread lets([&] { driver.let_through(); });
+  migrator->await_preparation();
+  EXPECT_EQ(driver.made, 2);
+  EXPECT_EQ(driver.suspensions, 2);
+  lets.join();
+  migrator->await_preparation();
+}
+
 TEST_F(SuspensionPreparation, EndsWithItsRuntime) {
   migrator->prepare_suspensions();
   ASSERT_TRUE(comes_true([&] { return driver.begun == 2; }));
