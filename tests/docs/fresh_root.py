@@ -13,11 +13,12 @@ import sys
 import tempfile
 import urllib.request
 
+EXIT_SKIPPED = 77
 HOME = "home/reader"
 # What tells this machine's clients of packages where the network is; a new machine has its own.
 NETWORK = ("etc/resolv.conf", "etc/pip.conf", "etc/ssl/certs/ca-certificates.crt")
 # Debian's debootstrap knows neither the release nor the keys of Ubuntu.
-UBUNTU = ("noble",)
+UBUNTU = ("jammy", "noble")
 UBUNTU_MIRROR = "http://archive.ubuntu.com/ubuntu"
 UBUNTU_KEYS = "pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb"
 UBUNTU_KEYS_SHA256 = "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
@@ -46,6 +47,17 @@ def enter_namespaces(work):
                                "--kill-child", sys.executable, "-B", *sys.argv],
                               env={**os.environ, "VMART_FRESH_ROOT": folder}, check=False)
     sys.exit(done.returncode)
+
+
+def start(arguments):
+    """Returns the base of arguments.suite and a folder, both for FreshRoot. Ends this process where there can be none."""
+    try:
+        require_means()
+    except CannotMake as reason:
+        print(f"SKIPPED: {reason}")
+        sys.exit(EXIT_SKIPPED)
+    folder = enter_namespaces(arguments.work)
+    return make_base(arguments.suite, arguments.cache), folder
 
 
 def fetch_ubuntu_keys(cache):
@@ -77,6 +89,8 @@ def make_base(suite, cache):
     (made / "etc/default/locale").write_text("LANG=C.UTF-8\n", encoding="ascii")
     (made / "etc/dpkg/dpkg.cfg.d/90reader").write_text("force-unsafe-io\n", encoding="ascii")
     (made / "etc/apt/apt.conf.d/90reader").write_text('APT::Get::Assume-Yes "true";\n', encoding="ascii")
+    if suite in UBUNTU:  # Where its newer compilers are; Debian has them in the suite itself.
+        (made / "etc/apt/sources.list.d/updates.list").write_text(f"deb {UBUNTU_MIRROR} {suite}-updates main universe\n", encoding="ascii")
     made.rename(base)
     return base
 

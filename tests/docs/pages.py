@@ -27,7 +27,6 @@ BLOCK = re.compile(r"(?:^<!-- ([^\n]*?) -->\n\n?)?^```(\w*)\n(.*?)^```$", re.MUL
 NUMBER = re.compile(r"0x[0-9a-f]+|\b[0-9a-f]{16}\b|(?<![(\w])-?\d+(?:\.\d+)?(?:e[+-]?\d+)?")
 AFTER = re.compile(r"^<!-- after: (\S+) -->$", re.MULTILINE)
 LIMIT_S = 1800
-EXIT_SKIPPED = 77
 
 
 class Wrong(Exception):
@@ -130,13 +129,7 @@ def main():
     parser.add_argument("--toolkit", type=pathlib.Path, help="the headers of CUDA, as /usr/local/cuda/include")
     parser.add_argument("--only", action="append", help="name of a page that comes after START")
     arguments = parser.parse_args()
-    try:
-        fresh_root.require_means()
-    except fresh_root.CannotMake as reason:
-        print(f"SKIPPED: {reason}")
-        return EXIT_SKIPPED
-    folder = fresh_root.enter_namespaces(arguments.work)
-    base = fresh_root.make_base(arguments.suite, arguments.cache)
+    base, folder = fresh_root.start(arguments)
     if arguments.start:
         follow_pages(arguments, base, folder)
     return 0

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import time
 
-from wheel_test import EXIT_SKIPPED, NO_COMPILER, Machine, Wrong, fresh_root
+from wheel_test import LIMIT_S, NO_COMPILER, Machine, Wrong, fresh_root
 
 BUILD_LIMIT_S = 3600
 BLOCK = re.compile(r"^<!-- not run: (\w+), typed by [^\n]* -->\n```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -50,9 +50,9 @@ def require_nothing_left(before, root, machine):
         raise Wrong("dpkg still knows a package of vmart")
 
 
-def type_timed(machine, what, commands):
+def type_timed(machine, what, commands, limit_s=LIMIT_S):
     begin = time.monotonic()
-    printed = machine.type(commands)
+    printed = machine.type(commands, limit_s)
     print(f"=== {what}: {time.monotonic() - begin:.1f} s", flush=True)
     return printed
 
@@ -156,14 +156,8 @@ def main():
     for name in ("packages", "source", "cache", "work"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
+    base, folder = fresh_root.start(arguments)
     try:
-        fresh_root.require_means()
-    except fresh_root.CannotMake as reason:
-        print(f"SKIPPED: {reason}")
-        return EXIT_SKIPPED
-    folder = fresh_root.enter_namespaces(arguments.work)
-    try:
-        base = fresh_root.make_base(arguments.suite, arguments.cache)
         (build if arguments.what == "build" else use)(arguments, base, folder)
     except (Wrong, subprocess.TimeoutExpired) as wrong:
         sys.exit(f"{arguments.suite}: {wrong}")

@@ -20,7 +20,6 @@ import pages
 
 MARK = "not run: needs a wheel; tests/install/wheel_test.py runs it as typed"
 LIMIT_S = 600
-EXIT_SKIPPED = 77
 NO_COMPILER = "test -z \"$(command -v cc c++ gcc g++ clang cmake)\"; test ! -e /usr/include/stdio.h; test ! -e /usr/local/cuda"
 # What the tools print, and that they use what lies beside them.
 TOOLS = (("vmart --version", r"^vmart \d+\.\d+\.\d+"),
@@ -41,10 +40,10 @@ class Machine:
     def __init__(self, root):
         self._root = root
 
-    def type(self, commands):
+    def type(self, commands, limit_s=LIMIT_S):
         """Returns what they print."""
         begin = time.monotonic()
-        status, printed = self._root.run(commands, LIMIT_S)
+        status, printed = self._root.run(commands, limit_s)
         print(f"$ {commands.strip()}\n{printed}[{time.monotonic() - begin:.1f} s]", flush=True)
         if status != 0:
             raise Wrong(f"exit status {status} of\n{commands}")
@@ -113,14 +112,9 @@ def main():
     for name in ("wheels", "source", "cache", "work"):
         parser.add_argument(f"--{name}", type=pathlib.Path, required=True)
     arguments = parser.parse_args()
+    base, folder = fresh_root.start(arguments)
     try:
-        fresh_root.require_means()
-    except fresh_root.CannotMake as reason:
-        print(f"SKIPPED: {reason}")
-        return EXIT_SKIPPED
-    folder = fresh_root.enter_namespaces(arguments.work)
-    try:
-        use_wheels(arguments, fresh_root.make_base(arguments.suite, arguments.cache), folder)
+        use_wheels(arguments, base, folder)
     except (Wrong, pages.Wrong, subprocess.TimeoutExpired) as wrong:
         sys.exit(f"{arguments.suite}: {wrong}")
     return 0
