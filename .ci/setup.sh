@@ -42,7 +42,7 @@ set_up() {
   fi
   stop_if_missing
   if ! cmake_is_recent; then
-    say "CMake 3.25 or newer is needed; this is $(cmake --version | head -n 1)"
+    say "CMake 3.22 or newer is needed; this is $(cmake --version | head -n 1)"
     exit 1
   fi
 }
@@ -137,7 +137,7 @@ preprocesses() { printf '%s\n' "$1" | g++ -std=c++20 -E -x c++ - >/dev/null 2>&1
 cmake_is_recent() {
   local version
   version=$(cmake --version | sed -n '1s/[^0-9]*//p')
-  [[ $(printf '%s\n' 3.25 "$version" | sort -V | head -n 1) == 3.25 ]]
+  [[ $(printf '%s\n' 3.22 "$version" | sort -V | head -n 1) == 3.22 ]]
 }
 
 # --- apt

@@ -14,9 +14,9 @@ macro(vmart_require name version packages)
   endif()
 endmacro()
 
-# The oldest compilers that CI builds with. Older ones stop after minutes, at a line that is right.
+# The oldest compilers that tests build with. Older ones stop after minutes, at a line that is right.
 function(vmart_require_compiler)
-  set(oldest_GNU 12)
+  set(oldest_GNU 11)
   set(oldest_Clang 16)
   set(name_GNU g++)
   set(name_Clang clang++)
@@ -24,7 +24,7 @@ function(vmart_require_compiler)
   if(DEFINED oldest_${id} AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS oldest_${id})
     message(FATAL_ERROR "vmart needs ${name_${id}} ${oldest_${id}} or newer; ${CMAKE_CXX_COMPILER} is "
       "${CMAKE_CXX_COMPILER_VERSION}.\n"
-      "Debian 12, Ubuntu 24.04: apt install g++, and configure with -DCMAKE_CXX_COMPILER=g++; "
-      "or apt install clang-16 and -DCMAKE_CXX_COMPILER=clang++-16")
+      "Debian 12, Ubuntu 22.04 or newer: apt install g++, and configure with -DCMAKE_CXX_COMPILER=g++; "
+      "from Debian 12, Ubuntu 24.04 on also: apt install clang-16 and -DCMAKE_CXX_COMPILER=clang++-16")
   endif()
 endfunction()

@@ -371,7 +371,7 @@ bool LiveMigration::retire_switched(LiveBatch& batch) noexcept {
     retire(*chunk);
     chunk->range.task->tell(chunk->range.report);
   }
-  std::erase_if(batch.chunks, &LiveChunk::switched);
+  std::erase_if(batch.chunks, [](const LiveChunk* chunk) { return chunk->switched(); });
   return moved;
 }
 
