@@ -154,6 +154,7 @@ lay_source() {
   mkdir -p "$work/source"
   tree=$(git -C "$root" stash create)
   git -C "$root" archive "${tree:-HEAD}" | tar -x -C "$work/source"
+  echo "node: $(git -C "$root" rev-parse HEAD)" >"$work/source/.git_archival.txt"  # Not that of the stash.
   SOURCE_DATE_EPOCH=$(git -C "$root" log -1 --format=%ct)
   export SOURCE_DATE_EPOCH
 }

@@ -162,7 +162,7 @@ struct PolicyKind {
 
 /// Version of the binary interface of policies. A library is loaded only if it was built with the
 /// same version. Before 1.0, each minor version may break it.
-inline constexpr char policy_interface_version[16] = "0.1";
+inline constexpr char policy_interface_version[16] = "0.2";
 inline constexpr std::uint32_t policy_api_version = 3;
 inline constexpr char policy_compiler[64] =
 #if defined(__clang__)

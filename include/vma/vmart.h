@@ -152,7 +152,7 @@ typedef struct vmart_move_hook vmart_move_hook;
 /// Lets other processes import an allocation until it is released. Thread-safe until then.
 typedef struct vmart_exported vmart_exported;
 
-/// "0.1.0". Never fails.
+/// Such as "0.2.0". Never fails.
 VMART_EXPORT const char* vmart_version(void);
 /// The text of the calling thread's last error, or "". Valid until the thread's next error.
 VMART_EXPORT const char* vmart_last_error(void);

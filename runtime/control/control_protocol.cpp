@@ -1,6 +1,7 @@
 #include "control/control_protocol.hpp"
 
 #include "base/environment.hpp"
+#include "base/interface_versions.hpp"
 #include "control/control_json.hpp"
 #include "control/prometheus.hpp"
 
@@ -16,9 +17,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <exception>
-#include <initializer_list>
 #include <optional>
 #include <span>
 #include <utility>
@@ -41,11 +42,11 @@ class Request {
   explicit Request(const json::object& members) : members_(members) {}
 
   /// Refuses unknown members, so that a misspelt one is not silently ignored.
-  void allow(std::initializer_list<std::string_view> names) const {
+  void allow(std::span<const std::string_view> names) const {
     for (const auto& member : members_) {
       const std::string_view key = member.key();
       if (key == "command" || key == "id") continue;
-      if (std::find(names.begin(), names.end(), key) == names.end()) {
+      if (key.empty() || std::find(names.begin(), names.end(), key) == names.end()) {
         refuse(fmt::format("this command has no member \"{}\"", key));
       }
     }
@@ -153,10 +154,11 @@ json::array list_of(const List& list) {
   return array;
 }
 
-json::object answer_status(ControlTarget& target, const Request& request) {
-  request.allow({});
+json::object answer_status(ControlTarget& target, const Request&) {
   json::object answer = to_json(target.status());
   answer["pid"] = static_cast<std::int64_t>(getpid());
+  answer["version"] = VMART_VERSION;
+  answer["protocol"] = control_protocol;
   return answer;
 }
 
@@ -187,7 +189,6 @@ json::object answer_selected(ControlTarget& target, const Request& request) {
 }
 
 json::object answer_where(ControlTarget& target, const Request& request) {
-  request.allow({"address", "what", "from", "most"});
   if (request.has("what")) return answer_selected(target, request);
   if (const auto address = request.address("address")) {
     return one_allocation(target, *address, request);
@@ -200,7 +201,6 @@ json::object answer_where(ControlTarget& target, const Request& request) {
 }
 
 json::object answer_migrate(ControlTarget& target, const Request& request) {
-  request.allow({"address", "tag", "what", "to", "dry_run"});
   const ControlMove move{request.selectors(), request.place("to")};
   if (move.what.empty()) refuse("give an \"address\", a \"tag\" or \"what\"");
   if (request.flag("dry_run")) {
@@ -212,42 +212,35 @@ json::object answer_migrate(ControlTarget& target, const Request& request) {
 }
 
 json::object answer_drain(ControlTarget& target, const Request& request) {
-  request.allow({"at"});
   return {{"operation", target.start_drain(request.place("at"))}};
 }
 
 json::object answer_capacity(ControlTarget& target, const Request& request) {
-  request.allow({"at", "bytes"});
   return {{"operation", target.start_capacity(request.place("at"), request.size("bytes"))}};
 }
 
 json::object answer_policy(ControlTarget& target, const Request& request) {
-  request.allow({"set"});
   if (const auto policy = request.text("set")) target.set_policy(*policy);
   json::array known;
   for (const std::string& name : target.known_policies()) known.push_back(to_json_text(name));
   return {{"policy", to_json_text(target.policy())}, {"known", std::move(known)}};
 }
 
-json::object answer_pause(ControlTarget& target, const Request& request) {
-  request.allow({});
+json::object answer_pause(ControlTarget& target, const Request&) {
   target.pause();
   return {{"paused", true}};
 }
 
-json::object answer_resume(ControlTarget& target, const Request& request) {
-  request.allow({});
+json::object answer_resume(ControlTarget& target, const Request&) {
   target.resume();
   return {{"paused", false}};
 }
 
-json::object answer_step(ControlTarget& target, const Request& request) {
-  request.allow({});
+json::object answer_step(ControlTarget& target, const Request&) {
   return {{"operation", target.start_step()}};
 }
 
 json::object answer_explain(ControlTarget& target, const Request& request) {
-  request.allow({"address", "most"});
   const auto address = request.address("address");
   if (!address) refuse("\"address\" is missing");
   json::array now;
@@ -257,13 +250,11 @@ json::object answer_explain(ControlTarget& target, const Request& request) {
 }
 
 json::object answer_events(ControlTarget& target, const Request& request) {
-  request.allow({"since", "most"});
   const ControlEvents found = target.events(request.count("since", 0), request.most());
   return {{"events", list_of(found.events)}, {"next", found.next}, {"lost", found.lost}};
 }
 
 json::object answer_stats(ControlTarget& target, const Request& request) {
-  request.allow({"format"});
   const std::string format = request.text("format").value_or("json");
   if (format == "prometheus") {
     return {{"prometheus", to_json_text(prometheus_text(target.stats()))}};
@@ -276,12 +267,21 @@ json::object answer_stats(ControlTarget& target, const Request& request) {
 struct Command {
   std::string_view name;
   json::object (*answer)(ControlTarget&, const Request&);
+  std::array<std::string_view, 5> members = {};  // What requests have beside `command` and `id`.
 };
 constexpr Command commands[] = {
-    {"status", answer_status},   {"where", answer_where},       {"migrate", answer_migrate},
-    {"drain", answer_drain},     {"capacity", answer_capacity}, {"policy", answer_policy},
-    {"pause", answer_pause},     {"resume", answer_resume},     {"step", answer_step},
-    {"explain", answer_explain}, {"events", answer_events},     {"stats", answer_stats},
+    {"status", answer_status},
+    {"where", answer_where, {"address", "what", "from", "most"}},
+    {"migrate", answer_migrate, {"address", "tag", "what", "to", "dry_run"}},
+    {"drain", answer_drain, {"at"}},
+    {"capacity", answer_capacity, {"at", "bytes"}},
+    {"policy", answer_policy, {"set"}},
+    {"pause", answer_pause},
+    {"resume", answer_resume},
+    {"step", answer_step},
+    {"explain", answer_explain, {"address", "most"}},
+    {"events", answer_events, {"since", "most"}},
+    {"stats", answer_stats, {"format"}},
 };
 
 json::object perform(ControlTarget& target, const json::object& members) {
@@ -289,7 +289,10 @@ json::object perform(ControlTarget& target, const json::object& members) {
   const std::optional<std::string> name = request.text("command");
   std::string known;
   for (const Command& command : commands) {
-    if (command.name == name) return command.answer(target, request);
+    if (command.name == name) {
+      request.allow(command.members);
+      return command.answer(target, request);
+    }
     known += fmt::format(" {}", command.name);
   }
   refuse(fmt::format("no command \"{}\"; known are:{}", name.value_or(""), known));

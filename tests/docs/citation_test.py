@@ -41,6 +41,11 @@ class Citation(unittest.TestCase):
             self.assertEqual((found["version"], found["license"]), (version, "Apache-2.0"))
         self.assertEqual(self.citation["title"], self.archive["title"])
 
+    def test_the_changelog_begins_with_the_version(self):
+        version = re.search(r"project\(vmart VERSION ([\d.]+)", read("CMakeLists.txt"))[1]
+        first = re.search(r"^## (.*)$", read("docs/CHANGELOG.md"), re.MULTILINE)[1]
+        self.assertEqual(first.split()[0], version)
+
     def test_the_benchmark_is_named_as_it_names_itself(self):
         name = json.loads(read("bench/study/vmart_bench_2026_12.json"))["benchmark"]
         for file in ("CITATION.cff", ".zenodo.json", "docs/results/benchmark.md"):

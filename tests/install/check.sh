@@ -106,27 +106,28 @@ use_static() {
   use_policy "$prefix/c_consumer" "$prefix/follow.so"
 }
 
+# Names without their versions, which are symbols themselves (A).
+exported_by() { nm --dynamic --defined-only --without-symbol-versions "$1" | sed -n '/ A /!s/^[0-9a-f]* . //p'; }
+
 # Every exported name is ours: a name of fmt, Boost or the standard library would bind a program's
-# own copy of them to this one.
+# own copy of them to this one. tests/interfaces looks at the C interface itself, and at the versions of symbols.
 check_symbols() {
   local library foreign
   library=$(find "$prefix/moved" -name 'libvmart.so')
   [[ -n $library ]] || { echo "skipped: a static build exports nothing"; exit 77; }
-  foreign=$(nm --dynamic --defined-only --demangle "$library" | cut -d' ' -f3- |
-    grep -vE '^(((vtable|typeinfo|typeinfo name|VTT) for )?vma::v1::|vmart_[a-z_]+$)' || true)
+  foreign=$(exported_by "$library" | c++filt | grep -vE '^(((vtable|typeinfo|typeinfo name|VTT) for )?vma::v1::|vmart_[a-z_]+$)' || true)
   if [[ -n $foreign ]]; then
     echo "exported, but not of the public interface:"
     echo "$foreign"
     exit 1
   fi
   # Not `grep -q`, which would leave nm with a broken pipe.
-  nm --dynamic --defined-only --demangle "$library" | grep 'vma::v1::to_string' >/dev/null ||
+  exported_by "$library" | c++filt | grep 'vma::v1::to_string' >/dev/null ||
     { echo "the public interface is not exported"; exit 1; }
   local declared exported
   declared=$(grep -ohE '\bvmart_[a-z_]+\(' "$prefix"/moved/include/vma/vmart*.h | tr -d '(' | sort -u)
   # What libvmart-run looks up is private.
-  exported=$(nm --dynamic --defined-only "$library" | grep -oE '\bvmart_[a-z_]+$' |
-    grep -vx vmart_run_table | sort -u || true)
+  exported=$(exported_by "$library" | grep -E '^vmart_[a-z_]+$' | grep -vx vmart_run_table | sort -u || true)
   if [[ $declared != "$exported" ]]; then
     echo "declared in the C headers against exported:"
     diff <(echo "$declared") <(echo "$exported")

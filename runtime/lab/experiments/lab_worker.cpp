@@ -1,5 +1,6 @@
 #include "lab/experiments/lab_worker.hpp"
 
+#include "base/interface_versions.hpp"
 #include "base/nearest_name.hpp"
 #include "lab/experiments/content_sum.hpp"
 #include "lab/generate/trace_generators.hpp"
@@ -34,8 +35,6 @@ namespace fs = std::filesystem;
 using Answer = boost::json::object;
 
 constexpr const char* call = "vmart-lab cells";
-// As `PROTOCOL` of `vmart.lab.experiments`: other questions, another number.
-constexpr int protocol = 2;
 constexpr double day_ms = 86'400'000;
 constexpr double gib_max = 64.0 * 1024 * 1024;
 constexpr std::int64_t whole_max = std::numeric_limits<std::int64_t>::max();
@@ -296,7 +295,7 @@ std::string LabWorker::line_for(JsonReader question) {
   if (what == "policy") return boost::json::serialize(policy(question)) + "\n";
   if (what == "machine") return boost::json::serialize(machine(question)) + "\n";
   if (what == "version") {
-    return boost::json::serialize(Answer{{"version", VMART_VERSION}, {"protocol", protocol}}) +
+    return boost::json::serialize(Answer{{"version", VMART_VERSION}, {"protocol", lab_protocol}}) +
            "\n";
   }
   const auto found = answers.find(what);

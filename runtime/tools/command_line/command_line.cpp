@@ -2,6 +2,7 @@
 
 #include "base/nearest_name.hpp"
 #include "base/printable.hpp"
+#include "tools/command_line/build_information.hpp"
 #include "tools/command_line/command_model.hpp"
 
 #include <CLI/CLI.hpp>
@@ -206,6 +207,14 @@ void understand_words(const CLI::App& app, Arguments& arguments) {
       "--help");
 }
 
+bool asks_for_version_as_json(const Arguments& arguments) {
+  const auto is_version = [](const std::string& each) {
+    return each == "--version" || each == "-V";
+  };
+  return arguments.size() == 2 && std::ranges::count(arguments, "--json") == 1 &&
+         std::ranges::count_if(arguments, is_version) == 1;
+}
+
 /// Of commands and options that do not exist: CLI11 would only say that a command is required.
 std::optional<std::string> wrong_command(const CLI::App& app, const Arguments& arguments) {
   const Named named = named_by(app, arguments);
@@ -247,12 +256,17 @@ void add_example(CLI::App& command, const std::string& text) {
   command.footer((footer.empty() ? "" : footer + "\n\n") + std::string(example) + text);
 }
 
-std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv,
-                                      const std::string& version) {
+std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const* argv) {
+  app.set_version_flag("-V,--version", version_text(app.get_name()),
+                       "Print the version; with --json, also how the program was built");
   OwnCommands own(app);
   use_format(app, std::make_shared<HelpFormatter>());
   Arguments arguments(argv + 1, argv + argc);
   understand_words(app, arguments);
+  if (asks_for_version_as_json(arguments)) {
+    fmt::print("{}\n", version_json(app.get_name()));
+    return 0;
+  }
   if (const auto wrong = wrong_command(app, arguments)) {
     print_wrong(*wrong);
     return wrong_usage;
@@ -278,7 +292,7 @@ std::optional<int> parse_command_line(CLI::App& app, int argc, const char* const
     return 0;
   }
   if (own.manual->parsed()) {
-    fmt::print("{}", manual_page(model_of(app, app.get_name()), version));
+    fmt::print("{}", manual_page(model_of(app, app.get_name()), version_text(app.get_name())));
     return 0;
   }
   return std::nullopt;

@@ -352,15 +352,13 @@ void give_examples(CLI::App& app) {
 
 int run(int argc, char** argv) {
   CLI::App app("The placement lab: replays memory traces under placement policies.", "vmart-lab");
-  app.set_version_flag("-V,--version", "vmart-lab " VMART_VERSION);
   Given given;
   const Command* chosen = nullptr;
   add_all(app, commands, given, chosen);
   add_all(*app.add_subcommand("machine", "manages the machines that traces are replayed on"),
           machine_commands, given, chosen);
   give_examples(app);
-  if (const auto status = vma::parse_command_line(app, argc, argv, "vmart-lab " VMART_VERSION))
-    return *status;
+  if (const auto status = vma::parse_command_line(app, argc, argv)) return *status;
   return chosen->run(given);
 }
 

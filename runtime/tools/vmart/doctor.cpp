@@ -5,6 +5,7 @@
 #include "placement/policies/built_in_policies.hpp"
 #include "runtime/runtime_parts.hpp"
 #include "runtime/settings.hpp"
+#include "tools/command_line/build_information.hpp"
 #include "tools/vmart/doctor_report.hpp"
 
 #include <vma/error.hpp>
@@ -348,8 +349,8 @@ void print_what_is_there() {
   fmt::print(stderr,
              "No driver of NVIDIA answers here, but these simulated machines are built in:\n  {}\n"
              "Try one: VMART_DRIVER=sim:h200x2 vmart demo\n"
-             "vmart {} is built {} CUDA's driver interface, with {} policies\n",
-             fmt::join(machine_names(), " "), VMART_VERSION, has_cuda ? "with" : "without",
+             "{} is built {} CUDA's driver interface, with {} policies\n",
+             fmt::join(machine_names(), " "), version_text("vmart"), has_cuda ? "with" : "without",
              policies);
 }
 

@@ -203,7 +203,6 @@ void group_commands(CLI::App& app) {
 
 int run(int argc, char** argv) {
   CLI::App app("Inspects and moves GPU memory while pointers stay the same.", "vmart");
-  app.set_version_flag("-V,--version", "vmart " VMART_VERSION);
   app.require_subcommand(1);
 
   vma::DoctorOptions doctor_options;
@@ -231,8 +230,7 @@ int run(int argc, char** argv) {
   calibrate.callback([&] { chosen = [&] { return vma::run_calibrate(calibrate_command); }; });
 
   group_commands(app);
-  const auto status =
-      vma::parse_command_line(app, static_cast<int>(dashes - argv), argv, "vmart " VMART_VERSION);
+  const auto status = vma::parse_command_line(app, static_cast<int>(dashes - argv), argv);
   if (status) return *status;
   return chosen();
 }

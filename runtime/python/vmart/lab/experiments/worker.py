@@ -12,7 +12,7 @@ import vmart
 from vmart.lab.errors import ExperimentError
 from vmart.lab.policy_files import is_file_of_python
 
-PROTOCOL = 2  # As `protocol` of `LabWorker`.
+PROTOCOL = 2  # As `lab_protocol` in runtime/base/interface_versions.hpp.
 STOP_SIGNALS = {signal.SIGINT, signal.SIGTERM}
 
 
