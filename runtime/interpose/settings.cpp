@@ -54,6 +54,7 @@ Settings read() {
   Settings settings;
   settings.on = flag_of("VMART_RUN", true);
   settings.driver = variable("VMART_DRIVER");
+  settings.run_version = variable("VMART_RUN_VERSION");
   settings.min_bytes = bytes_of("VMART_RUN_MIN_BYTES", settings.min_bytes);
   settings.site_bytes = bytes_of("VMART_RUN_SITE_BYTES", settings.site_bytes);
   settings.excluded = secure_getenv("VMART_RUN_EXCLUDE") != nullptr

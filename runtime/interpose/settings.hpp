@@ -19,6 +19,7 @@ struct Settings {
   bool capacity_is_set = false;  ///< VMART_CAPACITY limits what the program has at some place.
   bool overcommit = false;       ///< Memory for which there is no room spills to other places.
   std::string driver;            ///< VMART_DRIVER; empty: the program's.
+  std::string run_version;       ///< What `vmart run` is; empty: it was not started by that.
   /// A policy, a recording or a decision log reads what the program uses.
   bool uses_are_read = false;
 

@@ -36,7 +36,39 @@ void* open_beside() noexcept {
   return dlopen(VMART_RUN_LIBRARY_NAME, RTLD_NOW | RTLD_LOCAL);
 }
 
+/// Null, and vmart takes no part.
+const RunTable* refuse_versions(const char* format, const char* one, const char* other) noexcept {
+  char why[PATH_MAX + 256];
+  std::snprintf(why, sizeof why, format, one, other);
+  disable(why);
+  return nullptr;
+}
+
+const RunTable* table_of(void* handle) noexcept {
+  const auto get = reinterpret_cast<RunTableOf>(next_dlsym(handle, "vmart_run_table"));
+  if (const RunTable* const table = get != nullptr ? get(RunTable::version) : nullptr) return table;
+  const auto version_of =
+      reinterpret_cast<decltype(&vmart_version)>(next_dlsym(handle, "vmart_version"));
+  const char* const version = version_of != nullptr ? version_of() : "(unknown)";
+  Dl_info found{};
+  const bool known =
+      version_of != nullptr && dladdr(reinterpret_cast<const void*>(version_of), &found) != 0;
+  forget_loader_error();
+  return refuse_versions(
+      std::strcmp(version, VMART_VERSION) == 0
+          ? "%s is of another build of vmart %s than libvmart-run; install both from one package"
+          : "%s is of vmart %s, and libvmart-run of " VMART_VERSION
+            "; install both from one package",
+      known ? found.dli_fname : VMART_RUN_LIBRARY_NAME, version);
+}
+
 const RunTable* open() noexcept {
+  const std::string& run_version = Settings::get().run_version;
+  if (!run_version.empty() && run_version != VMART_VERSION) {
+    return refuse_versions(
+        "`vmart run` is of vmart %s, and libvmart-run of %s; use both from one package",
+        run_version.c_str(), VMART_VERSION);
+  }
   const std::string& driver = Settings::get().driver;
   if (!driver.empty() && driver != "cuda") {  // Its addresses mean nothing to the program's.
     char why[128];
@@ -51,13 +83,7 @@ const RunTable* open() noexcept {
     forget_loader_error();
     return nullptr;
   }
-  const auto table_of = reinterpret_cast<RunTableOf>(next_dlsym(handle, "vmart_run_table"));
-  const RunTable* const table = table_of != nullptr ? table_of(RunTable::version) : nullptr;
-  if (table == nullptr) {
-    forget_loader_error();
-    disable(VMART_RUN_LIBRARY_NAME " is of another version than libvmart-run");
-  }
-  return table;
+  return table_of(handle);
 }
 
 }  // namespace

@@ -271,7 +271,7 @@ ControlClient::~ControlClient() {
   close(descriptor_);
 }
 
-json::object ControlClient::ask(const json::object& request) {
+json::object ControlClient::answer_to(const json::object& request) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::milliseconds(limit_ms_);
   const std::string line = json::serialize(request) + "\n";
   // If sending fails, the runtime has closed the connection; the read below returns its reason, if
@@ -279,15 +279,39 @@ json::object ControlClient::ask(const json::object& request) {
   static_cast<void>(send(descriptor_, line.data(), line.size(), MSG_NOSIGNAL | MSG_DONTWAIT));
   boost::system::error_code failed;
   json::value answer = json::parse(read_line(deadline), failed);
-  json::object* const members = answer.if_object();
-  if (!failed && members != nullptr) {
-    if (json::value* const ok = members->if_contains("ok"); ok != nullptr && ok->is_object()) {
-      return std::move(ok->get_object());
-    }
-    const json::object& told = object_of(*members, "error");
-    if (!told.empty()) throw ControlRefusal(text_of(told, "message"), text_of(told, "kind"));
+  if (failed || !answer.is_object()) return {};
+  return std::move(answer.get_object());
+}
+
+json::object ControlClient::ask(const json::object& request) {
+  json::object answer = answer_to(request);
+  if (json::value* const ok = answer.if_contains("ok"); ok != nullptr && ok->is_object()) {
+    return std::move(ok->get_object());
   }
-  refuse(fmt::format("{} does not answer as a runtime of vmart does", path_));
+  const json::object& told = object_of(answer, "error");
+  if (told.empty()) refuse(fmt::format("{} does not answer as a runtime of vmart does", path_));
+  const std::string kind = text_of(told, "kind");
+  // What another version does not know is an argument that is not valid.
+  const std::string why = kind == "invalid_argument" ? why_versions() : "";
+  throw ControlRefusal(text_of(told, "message") + why, kind);
+}
+
+std::string ControlClient::why_versions() try {
+  const json::object answer = answer_to({{"command", "status"}});
+  const json::object& status = object_of(answer, "ok");
+  const std::string advice = status.empty() ? "" : version_advice(status);
+  return advice.empty() ? "" : " (" + advice + ")";
+} catch (const std::runtime_error&) {
+  return "";  // It has said enough.
+}
+
+std::string version_advice(const json::object& status) {
+  const std::string version = text_of(status, "version");
+  if (version == VMART_VERSION) return "";
+  return fmt::format(
+      "the program has vmart {}, this command is of {}; use the command of the program's version, "
+      "or start the program with this one",
+      version.empty() ? "0.1" : printable(version), VMART_VERSION);
 }
 
 std::string ControlClient::read_line(SteadyTime deadline) {

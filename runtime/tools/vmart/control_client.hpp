@@ -59,13 +59,18 @@ class ControlClient {
   ControlClient& operator=(const ControlClient&) = delete;
 
   /// Returns the answer's "ok". Throws: ControlRefusal if the runtime refused, and
-  /// std::runtime_error if no answer arrives in time, or if it ends or answers otherwise.
+  /// std::runtime_error if no answer arrives in time, or if it ends or answers otherwise. If the
+  /// runtime is of another version, both say so.
   boost::json::object ask(const boost::json::object& request);
   const std::string& path() const noexcept { return path_; }
   /// Who listens, as the kernel says.
   const ListeningProgram& program() const noexcept { return program_; }
 
  private:
+  /// The answer; empty if it is none.
+  boost::json::object answer_to(const boost::json::object& request);
+  /// Behind a refusal: the versions of both, if they differ. Empty if the runtime does not say.
+  std::string why_versions();
   /// Throws: as `ask`, if the line is not complete at `deadline`.
   std::string read_line(std::chrono::steady_clock::time_point deadline);
   const int limit_ms_;
@@ -73,5 +78,8 @@ class ControlClient {
   ListeningProgram program_;
   int descriptor_ = -1;
 };
+
+/// What to do about a runtime that answers `status` so; empty if it is of this version.
+std::string version_advice(const boost::json::object& status);
 
 }  // namespace vma

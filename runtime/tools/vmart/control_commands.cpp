@@ -228,6 +228,9 @@ int run_status(const ControlChoice& choice, bool as_json) {
     print_json(status);
     return 0;
   }
+  if (const std::string advice = version_advice(status); !advice.empty()) {
+    fmt::print("version    {}\n", advice);
+  }
   fmt::print("machine    {}\nprocess    {}, up {}\npolicy     {}{}\n",
              text_of(status, "description"), count_of(status, "pid"),
              seconds_text(number_of(status, "uptime_s")), text_of(status, "policy"),

@@ -222,6 +222,7 @@ void set_environment(const RunOptions& options) {
   // Without these, a full GPU refuses the program as it would without vmart.
   if (!makes_room) set_variable("VMART_PRESSURE_LIMIT_MS", "0", false);
   set_variable("VMART_CONTROL", "1", false);
+  set_variable("VMART_RUN_VERSION", VMART_VERSION);
   set_variable("VMART_RUN_PROGRAM", std::to_string(getpid()));  // It has this id after exec.
 }
 
