@@ -1,106 +1,254 @@
 #!/usr/bin/env python3
-"""Writes the table of docs/reference/support.md from records of runs on GPUs. No row is written by hand.
+"""Writes what was tested where, from the runs that the harness recorded in docs/measurements/: the page
+docs/reference/support.md, and lines of runtime/tools/vmart/support.hpp, which `vmart doctor` compares a machine with.
 
-    docs/support.py             writes it
-    docs/support.py --check     leaves with 1 if that would change it
+    docs/support.py             writes both
+    docs/support.py --check     leaves with 1 if that would change one of them
 
-The records are the files of docs/measurements: run_programs_MACHINE.json of tests/gpu/run/run_programs.py has a row for each
-framework, every other one a row for what it measured on its machine.
+A record is a file of `bench/run.py`, `bench/ranking.py`, `tests/gpu/run/run_programs.py` (by `programs_table.py --merge`),
+`bench/unmodified/timeline.py` or `vmart calibrate --json`. What it does not say is left empty.
 """
 
 import argparse
 import collections
+import dataclasses
 import json
 import pathlib
 import re
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
-PAGE, RECORDS = "docs/reference/support.md", "docs/measurements"
-BEGIN, END = "<!-- support:begin -->\n", "<!-- support:end -->"
-HEADERS = ("what", "version", "GPUs", "driver", "CUDA", "recorded", "commits")
-UNKNOWN = "not recorded"
-# What the programs of run_programs.py are of, by the first word of their names: the name for people, and that of the version.
-FRAMEWORKS = {
-    "sample": ("NVIDIA's cuda-samples", "cuda-samples"), "torch": ("PyTorch", "torch"), "torch-tests": ("PyTorch's own tests", "torch-tests"),
-    "nvcc": ("programs of this repository, by nvcc", "nvcc"), "jax": ("JAX", "jax"), "nccl-tests": ("nccl-tests", "nccl-tests"),
-    "nccl": ("NCCL", "nccl"), "cupy": ("CuPy", "cupy"), "numba": ("Numba", "numba"), "triton": ("Triton", "triton"),
-    "transformers": ("Transformers", "transformers"),
-}
-# What other records are of, by the first word of the file's name; the rest of bench/run.py's have the machine's name alone.
-MEASURED = {"calibration": "`vmart calibrate`", "live": "live moves", "placement": "policies", "ranking": "ranking of policies",
-            "run_timeline": "training under `vmart run` that moves", "summary": "the rows of the summary"}
-CALLS = "moves, allocations, pools"
+sys.path.insert(0, str(ROOT / "tests/gpu/run"))
+# After the path is known.
+from programs_table import KINDS, OF_MOVES, find_kind, is_as_bare, is_evidence  # noqa: E402
+
+SAMPLES, PAGE = ROOT / "docs/measurements", ROOT / "docs/reference/support.md"
+HEADER = ROOT / "runtime/tools/vmart/support.hpp"
+BEGIN, END = "// recorded:begin\n", "// recorded:end\n"
+CALIBRATION = re.compile(r"CUDA ([\d.]+), driver ([\d.]+); ")
+# What the benchmarks of a command run; the first whose words are in the command.
+BENCHMARKS = (("--summary", "one benchmark a row of the [summary](../results/summary.md)"), ("--live", "moves while kernels run"),
+              ("--placement", "placement by policies"), ("bench/run.py", "allocations and moves"),
+              ("ranking.py", "programs with each policy"), ("timeline.py", "a PyTorch training under `vmart run`"))
+COLUMNS = ("driver", "CUDA", "GPUs", "what ran", "version", "result", "vmart", "recorded in")
 
 
-def gpus_text(names):
-    counts = collections.Counter(name.removeprefix("NVIDIA ").split(" ")[0] for name in names)
-    return ", ".join(f"{count} x {name}" for name, count in counts.items())
+@dataclasses.dataclass(frozen=True)
+class Machine:
+    driver: str
+    gpu: str
+    gpus: int
+    system: str = ""  # Such as x86_64.
 
 
-def shorter(commit):
-    return f"`{commit[:8]}`" if commit else UNKNOWN
+@dataclasses.dataclass
+class Row:
+    machine: Machine
+    what: str
+    version: str = ""
+    good: int = 0  # Of what was run: how many as they should be.
+    runs: int = 0
+    unit: str = "benchmarks"
+    verdicts: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # On moves, not on the output.
+    commits: set = dataclasses.field(default_factory=set)
+    records: set = dataclasses.field(default_factory=set)
 
 
-def of_programs(record):
-    """A row for each framework. What became of a program is its verdict, empty if all was as without vmart."""
-    groups = collections.defaultdict(list)
-    for program in record["programs"]:
-        groups[program["name"].partition(".")[0], program["gpu"]].append(program)
-    for (name, gpus), programs in sorted(groups.items()):
-        people, version = FRAMEWORKS[name]
-        verdicts = collections.Counter(program["verdict"] or "as bare" for program in programs)
-        yield (f"{people} under `vmart run`", record["versions"].get(version, UNKNOWN), gpus.replace("NVIDIA ", ""),
-               record["versions"].get("driver", UNKNOWN), record["versions"].get("nvcc", UNKNOWN),
-               ", ".join(f"{count} {verdict}" for verdict, count in sorted(verdicts.items())),
-               ", ".join(sorted({shorter(program["commit"]) for program in programs})))
+def architecture(system):
+    found = re.search(r"x86_64|aarch64", system)
+    return found[0] if found else ""
 
 
-def of_measurements(name, record):
-    kind = next((kind for kind in MEASURED if name.startswith(kind)), None)
-    what = MEASURED.get(kind, CALLS)
-    if "context" in record:
-        context = record["context"]
-        return (what, "", gpus_text(context["gpus"]), context["driver_version"], UNKNOWN, context["date"][:10], shorter(context["commit"]))
-    cuda, driver = re.match(r"CUDA ([\d.]+), driver ([\d.]+);", record["machine"]).groups()
-    names = re.findall(r"gpu\(\d+\) (.+?) GPU-", record["machine"])
-    return what, "", gpus_text(names), driver, cuda, record["date"][:10], UNKNOWN
+def machine_of_names(driver, names, system=""):
+    """Records of several models of GPU would need a row for each; there are none."""
+    models = set(names)
+    if len(models) != 1:
+        raise LookupError(f"a record of {names}")
+    return Machine(driver, models.pop(), len(names), architecture(system))
 
 
-def rows(folder):
-    made, measured = [], collections.defaultdict(list)
+def machine_of_text(driver, text, system=""):
+    """Of "2 x NVIDIA H200"."""
+    count, _, model = text.partition(" x ")
+    return Machine(driver, model, int(count), architecture(system))
+
+
+def of_programs(document):
+    """A row for each framework, from programs that ran bare and under `vmart run`."""
+    known = document["versions"]
+    for result in filter(is_evidence, document["programs"]):
+        if not (kind := find_kind(result["name"])):
+            continue
+        version = result.get("version") or known.get(kind.version, "")
+        machine = machine_of_text(result.get("driver_version") or known["driver"], result["gpu"], result.get("system", ""))
+        yield Row(machine, f"{kind.label} under `vmart run`", version, int(is_as_bare(result)), 1, "programs as without vmart",
+                  collections.Counter([result["verdict"]] if result["verdict"] in OF_MOVES else []), {result["commit"]})
+
+
+def of_context(document):
+    context = document["context"]
+    if context["driver"] != "cuda":
+        raise LookupError(f"a record of {context['driver']}")
+    what = next(text for word, text in BENCHMARKS if word in context["command"])
+    good = next(count for count in (document.get("results"), document.get("samples"), document.get("moves")) if count is not None)
+    unit = "moves" if "moves" in document else "runs" if "samples" in document else "benchmarks"
+    # What there was no time for did not run.
+    failed = [one for one in document.get("failed", ()) if not isinstance(one, dict) or "want of time" not in one.get("reason", "")]
+    version = context.get("versions", {}).get("torch", "") if "PyTorch" in what else ""
+    machine = machine_of_names(context["driver_version"], context["gpus"], context.get("system", ""))
+    yield Row(machine, what, version, len(good), len(good) + len(failed), unit, commits={context["commit"][:8]})
+
+
+def of_calibration(document):
+    _, driver = CALIBRATION.match(document["machine"]).groups()
+    models = re.findall(r"gpu\(\d+\) (.*?) GPU-", document["machine"])
+    yield Row(machine_of_names(driver, models), "`vmart calibrate`", good=1, runs=1, unit="calibrations")
+
+
+def rows_of(document):
+    if "programs" in document:
+        return of_programs(document)
+    return of_context(document) if "context" in document else of_calibration(document)
+
+
+def rows_of_all(folder):
+    """By machine, what ran, and its version. Machines whose record names no system count with others like them."""
+    rows = {}
     for path in sorted(folder.glob("*.json")):
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if "programs" in record:
-            made += of_programs(record)
-        else:
-            *machine, date, commit = of_measurements(path.stem, record)
-            measured[tuple(machine)].append((date, commit))
-    for machine, runs in sorted(measured.items()):
-        commits = list(dict.fromkeys(commit for _, commit in sorted(runs)))
-        made.append((*machine, f"{len(runs)}, the last on {max(runs)[0]}" if len(runs) > 1 else runs[0][0], ", ".join(commits)))
-    return made
+        document = json.loads(path.read_text(encoding="utf-8"))
+        for row in rows_of(document):
+            key = (row.machine.driver, row.machine.gpu, row.machine.gpus, row.what, row.version)
+            total = rows.setdefault(key, Row(row.machine, row.what, row.version, unit=row.unit))
+            total.good, total.runs = total.good + row.good, total.runs + row.runs
+            total.verdicts += row.verdicts
+            total.commits |= row.commits - {""}
+            total.records.add(path.stem)
+    return [rows[key] for key in sorted(rows)]
 
 
-def page_of(text, made):
-    begin, end = text.index(BEGIN) + len(BEGIN), text.index(END)
-    table = [HEADERS, ["---"] * len(HEADERS), *made]
-    return text[:begin] + "\n".join("| " + " | ".join(row) + " |" for row in table) + "\n" + text[end:]
+def toolkits(folder):
+    """The version of CUDA that each driver is for, as calibrations and newer records say."""
+    found = {}
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if "machine" in document and (known := CALIBRATION.match(document["machine"])):
+            found[known[2]] = known[1]
+        for known in (document.get("context", {}), *document.get("programs", ())):
+            if known.get("cuda_version"):
+                found[known["driver_version"]] = known["cuda_version"]
+    return found
 
 
-def main(root=ROOT):
+def limits():
+    """The oldest driver that vmart takes, and the newest one whose calls `vmart run` knows, as their sources say."""
+    source = (ROOT / "runtime/driver/cuda_api.hpp").read_text(encoding="utf-8")
+    oldest, version = re.search(r"driver: (\d+), which introduced CUDA (\d+\.\d+)", source).groups()
+    calls = (ROOT / "tests/run/driver_calls.txt").read_text(encoding="utf-8")
+    newest = max(re.findall(r"^(\d+\.\d+) \w+:", calls, re.MULTILINE), key=lambda text: tuple(map(int, text.split("."))))
+    return oldest, version, newest
+
+
+def listed(names):
+    return ", ".join(f"`{name}`" for name in sorted(names))
+
+
+def cells(row, cuda):
+    commits = listed(row.commits) if len(row.commits) <= 3 else f"{len(row.commits)} commits"
+    gpus = f"{row.machine.gpus} x {row.machine.gpu}"
+    of_moves = "".join(f"; {verdict}: {count}" for verdict, count in sorted(row.verdicts.items()))
+    return (row.machine.driver, cuda.get(row.machine.driver, ""), gpus, row.what, row.version,
+            f"{row.good} of {row.runs} {row.unit}{of_moves}", commits, listed(row.records))
+
+
+def page(rows, cuda):
+    oldest, version, newest = limits()
+    drivers = " and ".join(sorted({row.machine.driver for row in rows}))
+    table = "\n".join("| " + " | ".join(line) + " |" for line in (COLUMNS, ["---"] * len(COLUMNS), *(cells(row, cuda) for row in rows)))
+    return f"""# What was tested where
+
+`docs/support.py` makes this page, and what `vmart doctor` knows, from the runs that the harness recorded in `docs/measurements/`. No row
+is written by hand.
+
+## Three classes
+
+`vmart doctor` says which class a machine is in, and why:
+
+| class | which machines | what that means |
+| --- | --- | --- |
+| tested | the driver, the model of GPU, and as many GPUs or more, are in a row below | It ran there, with the result that the row has |
+| expected | any other with driver {oldest} (CUDA {version}) or newer, whose GPUs can map virtual memory | It should run: vmart asks the driver for each call that it needs. Nobody has recorded a run. `vmart run` knows the calls of drivers up to CUDA {newest}; with a newer one, a call that it does not know stops moves ([unmodified programs](../guide/run.md)) |
+| refused | a driver before {oldest}; GPUs without virtual memory management; a system other than Linux | Opening a runtime fails with `unsupported` or `no_driver`, and the reason. Simulated machines work |
+
+For frameworks, a version that is in a row was tested; others are expected. `vmart run` needs nothing of them: it sees the driver's calls.
+
+## Recorded runs
+
+{len(rows)} rows, of driver {drivers}.
+
+{table}
+
+A result of "programs as without vmart" compares what a program prints, or how its tests end, with memory moving at random: [what has run](../guide/run.md#what-has-run). What it counts as failed is there, too. Beside
+it, "nothing moved" and "a move is stuck" (it took more than a minute) count programs of which that was so. Benchmarks that there was no time for are not counted.
+
+## Add a row
+
+On the machine, with a build of vmart that is committed:
+
+<!-- not run: needs GPUs -->
+```sh
+python3 bench/run.py --summary docs/measurements/summary_MACHINE.json                 # the library, in some minutes
+build/release/runtime/tools/vmart calibrate --json --no-keep > docs/measurements/calibration_MACHINE.json
+tests/gpu/run/build_programs.sh build/release/programs                                # programs that are compiled
+python3 tests/gpu/run/run_programs.py build/release --out programs.json               # frameworks that are installed
+python3 tests/gpu/run/programs_table.py programs.json --merge docs/measurements/run_programs_MACHINE.json
+python3 docs/support.py
+```
+
+MACHINE is such as `h200x2`. Each file says driver, CUDA, GPUs and versions by itself. Commit the files, this page and `support.hpp`; a test compares
+them. A driver or GPU without a row becomes tested with the first record that names it.
+"""
+
+
+def lines_of_header(rows):
+    """One line for each driver and model of GPU."""
+    machines = collections.defaultdict(list)
+    for row in rows:
+        machines[row.machine.driver, row.machine.gpu].append(row)
+    lines = []
+    for (driver, gpu), own in sorted(machines.items()):
+        frameworks = [f"{kind.label} {row.version}" for kind in KINDS for row in own
+                      if row.what == f"{kind.label} under `vmart run`" and row.version]
+        lines.append(f'    {{"{driver}", "{gpu}", {max(row.machine.gpus for row in own)}, {len(own)}, "{"; ".join(frameworks)}"}},')
+    major, minor = map(int, limits()[2].split("."))
+    return "".join(line + "\n" for line in (*lines, "};", f"constexpr int newest_known_cuda = {1000 * major + 10 * minor};"))
+
+
+def with_lines(text, lines):
+    """`text` with these lines between its marks."""
+    before, _, rest = text.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    if not after:
+        raise LookupError(f"{HEADER.relative_to(ROOT)} has no lines {BEGIN.strip()} and {END.strip()}")
+    return before + BEGIN + lines + END + after
+
+
+def written(folder=SAMPLES):
+    rows, cuda = rows_of_all(folder), toolkits(folder)
+    return {PAGE: page(rows, cuda), HEADER: with_lines(HEADER.read_text(encoding="utf-8"), lines_of_header(rows))}
+
+
+def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    check = parser.parse_args().check
-    page = root / PAGE
-    text = page.read_text(encoding="utf-8")
-    new = page_of(text, rows(root / RECORDS))
-    if check and new != text:
-        print(f"{PAGE} is not what the records say; run docs/support.py")
-        return 1
-    if not check:
-        page.write_text(new, encoding="utf-8")
-    return 0
+    changed = False
+    for path, text in written().items():
+        if parser.parse_args().check:
+            if path.read_text(encoding="utf-8") != text:
+                print(f"{path.relative_to(ROOT)} is not what docs/support.py writes")
+                changed = True
+        else:
+            path.write_text(text, encoding="utf-8")
+    return int(changed)
 
 
 if __name__ == "__main__":

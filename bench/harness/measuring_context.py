@@ -9,6 +9,9 @@ import subprocess
 import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.append(str(ROOT / "tests/gpu/run"))
+# After the path is known.
+import versions  # noqa: E402
 
 
 def ask(*command):
@@ -43,6 +46,8 @@ def make_context(program, driver, gpus, seed):
         "command": " ".join([program, *sys.argv[1:]]),
         "driver": driver,
         "driver_version": gpus[0][1] if gpus else "",
+        "cuda_version": versions.cuda_version() if gpus else "",
+        "versions": versions.versions() if gpus else {},
         "gpus": [gpu[0] for gpu in gpus],
         "cpu": cpu.group(1) if cpu else platform.processor(),
         "cores": os.cpu_count(),

@@ -1,66 +1,93 @@
 #!/usr/bin/env python3
-"""Goal: the support table is what records of runs say, and nothing else. Method: the real page and records, changed in a copy."""
+"""Goal: the table of what was tested where is made from records, and from nothing else. Method: the committed page and
+header are compared with the records; then records with made-up machines and results.
+"""
 
-import contextlib
-import io
 import json
 import pathlib
-import shutil
 import sys
 import tempfile
 import unittest
-import unittest.mock
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "docs"))
 import support  # noqa: E402
+
+CONTEXT = {"command": "bench/run.py --live --gpus 2", "driver": "cuda", "driver_version": "600.1", "gpus": ["NVIDIA B200"] * 2,
+           "commit": "0123456789ab", "system": "Linux-6.1-aarch64-with-glibc2.39"}
+
+
+def program(name, verdict="", **others):
+    return {"name": name, "verdict": verdict, "gpu": "2 x NVIDIA B200", "commit": "abc", **others}
 
 
 class Support(unittest.TestCase):
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
-        self.root = pathlib.Path(folder.name)
-        (self.root / support.PAGE).parent.mkdir(parents=True)
-        shutil.copy(ROOT / support.PAGE, self.root / support.PAGE)
-        self.records = self.root / support.RECORDS
-        shutil.copytree(ROOT / support.RECORDS, self.records)
+        self.folder = pathlib.Path(folder.name)
 
-    def run_main(self, *arguments):
-        with unittest.mock.patch.object(sys, "argv", ["support.py", *arguments]), contextlib.redirect_stdout(io.StringIO()):
-            return support.main(self.root)
+    def rows(self, **documents):
+        for name, document in documents.items():
+            (self.folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
+        return support.rows_of_all(self.folder)
 
-    def page(self):
-        return (self.root / support.PAGE).read_text(encoding="utf-8")
+    def test_page_and_header_are_what_the_records_say(self):
+        rows = support.rows_of_all(support.SAMPLES)
+        self.assertGreaterEqual(len(rows), 20)
+        for path, text in support.written().items():
+            self.assertEqual(path.read_text(encoding="utf-8"), text, f"run docs/support.py: {path}")
 
-    def test_the_page_is_what_the_records_say(self):
-        self.assertEqual(self.run_main("--check"), 0)
-        self.assertGreaterEqual(len(support.rows(self.records)), 20)
+    def test_frameworks_have_a_row_each_and_count_as_they_ended(self):
+        programs = [program("torch.a"), program("torch.b", "moving: differs"), program("torch.c", "bare: exit 1"),
+                    program("torch.d", "nothing moved"), program("jax.a"), program("case.refused")]
+        rows = self.rows(run={"versions": {"torch": "3.0", "jax": "1.0", "driver": "600.1"}, "programs": programs})
+        self.assertEqual([(row.what, row.version, row.good, row.runs) for row in rows],
+                         [("JAX under `vmart run`", "1.0", 1, 1), ("PyTorch under `vmart run`", "3.0", 2, 3)])
+        self.assertEqual((rows[0].machine.driver, rows[0].machine.gpu, rows[0].machine.gpus), ("600.1", "NVIDIA B200", 2))
+        self.assertIn("2 of 3 programs as without vmart; nothing moved: 1", support.cells(rows[1], {}))
 
-    def test_a_row_by_hand_is_noticed_and_removed(self):
-        page, before = self.root / support.PAGE, self.page()
-        page.write_text(before.replace(support.END, "| my GPU | 1 | 1 x B200 | 600 | 14 | 1 as bare | |\n" + support.END), encoding="utf-8")
-        self.assertEqual(self.run_main("--check"), 1)
-        self.assertEqual(self.run_main(), 0)
-        self.assertEqual(self.page(), before)
+    def test_what_a_program_says_of_itself_counts_more_than_the_file(self):
+        own = program("torch.a", version="2.0", driver_version="599.1", cuda_version="13.9")
+        rows = self.rows(run={"versions": {"torch": "3.0", "driver": "600.1"}, "programs": [own]})
+        self.assertEqual((rows[0].version, rows[0].machine.driver), ("2.0", "599.1"))
+        self.assertEqual(support.toolkits(self.folder), {"599.1": "13.9"})
 
-    def test_a_record_of_programs_has_a_row_for_each_framework(self):
-        programs = [{"name": f"torch.{name}", "verdict": verdict, "gpu": "1 x NVIDIA B200", "commit": "0123456789ab"}
-                    for name, verdict in (("train", ""), ("graph", "other output"), ("serve", ""))]
-        record = {"versions": {"torch": "3.1", "driver": "600.1"}, "programs": programs}
-        (self.records / "run_programs_b200x1.json").write_text(json.dumps(record), encoding="utf-8")
-        self.assertEqual(self.run_main("--check"), 1)
-        self.run_main()
-        self.assertIn("| PyTorch under `vmart run` | 3.1 | 1 x B200 | 600.1 | not recorded | 2 as bare, 1 other output | `01234567` |\n", self.page())
+    def test_records_of_one_machine_are_one_row(self):
+        rows = self.rows(one={"context": CONTEXT, "results": [1, 2], "failed": ["x"]},
+                         two={"context": {**CONTEXT, "commit": "fedcba987654"}, "results": [3]},
+                         late={"context": CONTEXT, "results": [], "failed": [{"reason": "left out for want of time"}]})
+        self.assertEqual(len(rows), 1)
+        self.assertEqual((rows[0].good, rows[0].runs, rows[0].commits), (3, 4, {"01234567", "fedcba98"}))
+        self.assertEqual(rows[0].records, {"one", "two", "late"})
+        self.assertEqual(rows[0].machine.system, "aarch64")
 
-    def test_records_of_one_machine_and_kind_share_a_row(self):
-        def live(date, commit):
-            context = {"gpus": ["NVIDIA B200"] * 2, "driver_version": "600.1", "date": f"{date} 10:00 UTC", "commit": commit}
-            (self.records / f"live_b200x2-{date}.json").write_text(json.dumps({"context": context}), encoding="utf-8")
-        live("2027-01-02", "bbb")
-        live("2027-01-01", "aaa")
-        self.run_main()
-        self.assertIn("| live moves |  | 2 x B200 | 600.1 | not recorded | 2, the last on 2027-01-02 | `aaa`, `bbb` |\n", self.page())
+    def test_a_calibration_says_which_cuda_a_driver_is_for(self):
+        machine = ("CUDA 13.5, driver 600.1; gpu(0) NVIDIA B200 GPU-df3c1114-24c7-4a43-8149-b2a9b8445bb9; gpu(1) NVIDIA B200 "
+                   "GPU-a2b5b4b1-b43d-3da2-fd8b-73b013e51299; links 01 10; 1 host nodes")
+        rows = self.rows(calibration={"machine": machine})
+        self.assertEqual((rows[0].what, rows[0].machine.gpus), ("`vmart calibrate`", 2))
+        self.assertIn("| 600.1 | 13.5 | 2 x NVIDIA B200 |", support.page(rows, support.toolkits(self.folder)))
+
+    def test_simulated_machines_are_no_evidence(self):
+        with self.assertRaisesRegex(LookupError, "sim:h200x2"):
+            self.rows(one={"context": {**CONTEXT, "driver": "sim:h200x2"}, "results": [1]})
+
+    def test_the_header_has_a_line_for_each_driver_and_model(self):
+        rows = self.rows(one={"context": CONTEXT, "results": [1]}, two={"context": {**CONTEXT, "gpus": ["NVIDIA B200"] * 8}, "results": [1]},
+                         three={"context": {**CONTEXT, "gpus": ["NVIDIA L4"]}, "results": [1]})
+        lines = [line.strip() for line in support.lines_of_header(rows).splitlines() if line.startswith('    {"')]
+        self.assertEqual(lines, ['{"600.1", "NVIDIA B200", 8, 2, ""},', '{"600.1", "NVIDIA L4", 1, 1, ""},'])
+
+    def test_a_header_without_marks_is_refused(self):
+        self.assertEqual(support.with_lines("a\n" + support.BEGIN + "old\n" + support.END + "b\n", "new\n"),
+                         "a\n" + support.BEGIN + "new\n" + support.END + "b\n")
+        with self.assertRaisesRegex(LookupError, "no lines"):
+            support.with_lines("a\nb\n", "new\n")
+
+    def test_limits_are_those_of_the_sources(self):
+        self.assertEqual(support.limits()[:2], ("550", "12.4"))
+        self.assertRegex(support.limits()[2], r"^1[3-9]\.\d$")
 
 
 if __name__ == "__main__":

@@ -259,8 +259,10 @@ class Examination {
       settings_ = resolve_settings(runtime_options_);
       topology_ = Topology::discover(driver, settings_.devices);
     });
+    if (!driver.simulated()) findings_.support = support_of(question(driver));
     if (!options_.json) {
       print_driver(driver);
+      print_support(findings_.support);
       print_devices(*topology_);
       print_peers(*topology_);
     }
@@ -281,6 +283,16 @@ class Examination {
   }
 
  private:
+  SupportQuestion question(Driver& driver) const {
+    SupportQuestion machine{driver.description(), {}};
+    for (const DeviceId device : topology_->devices()) {
+      const DeviceInfo& info = topology_->info(device);
+      machine.gpus.push_back(info.name);
+      machine.mig = machine.mig || info.mig;
+    }
+    return machine;
+  }
+
   void measure(Driver& driver) {
     contexts_.emplace(driver, *topology_);
     const FreeBytes before = free_now(driver, *topology_);
@@ -359,6 +371,9 @@ void print_what_is_there() {
 int run_doctor(const DoctorOptions& options) try {
   return Examination(options).run();
 } catch (const Error& error) {
+  if (error.kind() == ErrorKind::unsupported && !options.json) {
+    print_support(Support{"refused", error.what(), ""});
+  }
   if (error.kind() == ErrorKind::no_driver && !options.json) print_what_is_there();
   throw;
 }

@@ -62,6 +62,11 @@ json::object suspension_json(DeviceId device, const SuspensionFinding& found) {
   return entry;
 }
 
+json::object support_json(const std::optional<Support>& support) {
+  if (!support) return {{"class", "simulated"}};
+  return {{"class", support->name}, {"why", support->why}, {"frameworks", support->frameworks}};
+}
+
 json::array texts(const std::vector<std::string>& lines) {
   json::array array;
   for (const std::string& line : lines) array.emplace_back(line);
@@ -80,6 +85,15 @@ void print_driver(Driver& driver) {
   fmt::print("floor           driver 550 (CUDA 12.4): {}\n",
              driver.simulated() ? "does not apply: this machine is simulated" : "met");
   fmt::print("context hold    {}\n", driver.has_context_hold() ? "available" : "not available");
+}
+
+void print_support(const std::optional<Support>& support) {
+  if (!support) {
+    fmt::print("support         does not apply: this machine is simulated\n");
+    return;
+  }
+  fmt::print("support         {}: {} (docs/reference/support.md)\n", support->name, support->why);
+  if (!support->frameworks.empty()) fmt::print("                with {}\n", support->frameworks);
 }
 
 void print_devices(const Topology& topology) {
@@ -198,6 +212,7 @@ void print_doctor_json(Driver& driver, const Topology& topology, const DoctorFin
   for (const Place at : topology.places()) places.emplace_back(to_string(at));
   print_json(json::object{{"driver", driver.description()},
                           {"simulated", driver.simulated()},
+                          {"support", support_json(findings.support)},
                           {"context_hold", driver.has_context_hold()},
                           {"places", std::move(places)},
                           {"gpus", std::move(devices)},

@@ -3,6 +3,7 @@
 #include "driver/driver.hpp"
 #include "machine/topology.hpp"
 #include "runtime/runtime_parts.hpp"
+#include "tools/vmart/support.hpp"
 
 #include <chrono>
 #include <cstdint>
@@ -22,7 +23,8 @@ struct DoctorFindings {
     double own_context_bytes = 0;  ///< Like `copies_bytes`, with a context of the runtime's own.
   };
 
-  std::uint64_t copy_bytes = 0;  ///< Size of each timed copy; 0 if none was timed.
+  std::optional<Support> support;  ///< None for simulated machines.
+  std::uint64_t copy_bytes = 0;    ///< Size of each timed copy; 0 if none was timed.
   std::map<std::pair<Place, Place>, double> gb_s;  ///< From, to.
   std::vector<Hbm> hbm;                            ///< Empty if no runtime could be opened.
   /// How long it takes to create a context of the runtime's own, at worst; none if not measured.
@@ -36,6 +38,7 @@ struct DoctorFindings {
 // Each prints one section as text.
 
 void print_driver(Driver& driver);
+void print_support(const std::optional<Support>& support);
 void print_devices(const Topology& topology);
 void print_peers(const Topology& topology);
 void print_speeds(const DoctorFindings& findings, const Topology& topology, bool simulated);

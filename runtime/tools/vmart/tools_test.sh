@@ -66,6 +66,8 @@ expect 0 "gpu1           usable: 920 us off the GPU, 450 us on again" doctor --d
 export VMART_STOP=gate
 expect 0 "gpu1           off: VMART_STOP is gate" doctor --driver sim:h200x2 --copy-mib 0
 unset VMART_STOP
+expect 0 "support         does not apply: this machine is simulated" doctor --driver sim:gh200 --copy-mib 0
+expect 0 "\"support\": {\"class\": \"simulated\"}" doctor --driver sim:gh200 --copy-mib 0 --json
 expect 0 "context hold    available" doctor --driver sim:gh200 --copy-mib 0
 expect 0 "atomics of gpu1 on host memory" doctor --driver sim:h200x2 --copy-mib 0
 expect 0 "off             nothing" doctor --driver sim:gh200 --copy-mib 0

@@ -39,7 +39,8 @@ KINDS = (
 )
 HEAD = ("kind", "version", "programs", "compared", "as bare", "moves", "GB moved")
 SOURCES = {"commit": "commit", "gpu": "GPU"}  # What a result was measured with, and the heading of that.
-KEPT = ("name", "verdict", "runs", "seconds", "compared", "moves", "bytes", "operations", "failed", *SOURCES)
+KEPT = ("name", "verdict", "runs", "seconds", "compared", "moves", "bytes", "operations", "failed", *SOURCES,
+        "version", "driver_version", "cuda_version", "system", "date")
 NAMED = 8  # Of more programs, only the number is shown.
 PLAYED_S = 60  # What run_programs.py is asked for, see docs/results; a program may end before.
 OF_MOVES = ("nothing moved", "a move is stuck")  # Verdicts that say nothing about the output.
@@ -58,12 +59,15 @@ def merged(documents, extra_versions=()):
             "programs": [results[name] for name in sorted(results)]}
 
 
+def find_kind(name):
+    """None for a program that stands in no table."""
+    return next((kind for kind in KINDS if kind.prefix == name.partition(".")[0]), None)
+
+
 def kind_of(name):
-    prefix = name.partition(".")[0]
-    for kind in KINDS:
-        if kind.prefix == prefix:
-            return kind
-    raise ValueError(f"{name}: no kind {prefix} in KINDS of {pathlib.Path(__file__).name}")
+    if kind := find_kind(name):
+        return kind
+    raise ValueError(f"{name}: no such kind in KINDS of {pathlib.Path(__file__).name}")
 
 
 def is_evidence(result):

@@ -14,6 +14,7 @@ import argparse
 import concurrent.futures
 import json
 import pathlib
+import platform
 import sys
 import tempfile
 import threading
@@ -23,6 +24,7 @@ from dataclasses import asdict, dataclass, field
 
 import comparing
 import program_list
+import programs_table
 import versions
 from moving import Migrator, Tally
 from playing import play
@@ -55,6 +57,11 @@ class Result:
     compared: int = 0  # Lines of the output, or tests, that had to be the same.
     commit: str = ""  # Of vmart; empty if nobody knows.
     gpu: str = ""
+    version: str = ""  # What `versions` calls the program's kind.
+    driver_version: str = ""
+    cuda_version: str = ""
+    system: str = ""
+    date: str = ""
 
     def fail(self, verdict, details):
         if not self.verdict:
@@ -72,7 +79,10 @@ class Harness:
 
     def __init__(self, vmart, places, options):
         self.vmart, self.places, self.options = vmart, places, options
-        self.gpu = versions.gpus()
+        known = versions.versions()
+        self.versions = known
+        self.machine = {"gpu": versions.gpus(), "driver_version": known.get("driver", ""),
+                        "cuda_version": versions.cuda_version(), "system": platform.platform()}
 
     def command(self, program, mode):
         seconds = self.options.seconds if mode == "moving" else self.options.still_seconds
@@ -103,7 +113,9 @@ class Harness:
             return outcome
 
     def play(self, program):
-        result = Result(program.name, commit=self.options.commit, gpu=self.gpu)
+        kind = programs_table.find_kind(program.name)
+        result = Result(program.name, commit=self.options.commit, date=time.strftime("%Y-%m-%d", time.gmtime()),
+                        version=self.versions.get(kind.version, "") if kind else "", **self.machine)
         try:
             self.play_modes(program, result)
         except Exception:  # Of the harness itself. The other programs go on.
@@ -186,7 +198,7 @@ def play_all(harness, programs, out):
                 pathlib.Path(out).write_text(
                     json.dumps({"seconds": harness.options.seconds, "seed": harness.options.seed,
                                 "stop": harness.options.stop,
-                                "versions": versions.versions(),
+                                "versions": harness.versions,
                                 "programs": [asdict(one) for one in results]}, indent=1))
     return results
 

@@ -28,6 +28,17 @@ def versions():
     return {name: version for name, version in found.items() if version}
 
 
+def cuda_version():
+    """The version of CUDA that the driver is for; empty without one."""
+    try:
+        driver, version = ctypes.CDLL("libcuda.so.1"), ctypes.c_int()
+    except OSError:
+        return ""
+    if driver.cuDriverGetVersion(ctypes.byref(version)) != 0 or version.value == 0:
+        return ""
+    return f"{version.value // 1000}.{version.value % 1000 // 10}"
+
+
 def commit():
     """Of the checkout that this file is in; empty if that has no git folder."""
     if not (ROOT / ".git").exists():
