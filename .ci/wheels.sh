@@ -1,30 +1,44 @@
 #!/usr/bin/env bash
-# Builds wheels of the Python package that run on any x86_64 Linux with glibc 2.31 or newer, into build/wheels: one
-# for CPython 3.12 and newer, and one each for 3.10 and 3.11. docs/internals/dependencies.md says how.
+# Builds wheels of the Python package that run on any Linux with glibc 2.31 or newer, into build/wheels: one for
+# CPython 3.12 and newer, and one each for 3.10 and 3.11. docs/internals/dependencies.md says how.
 #
-#   .ci/wheels.sh [--twice] [PYTHON...]
+#   .ci/wheels.sh [--twice] [--machine x86_64|aarch64] [PYTHON...]
 #
 # PYTHON: the interpreters; by default those of python3.10, python3.11 and python3.12 that there are, and there has to
-# be a python3.12 or newer. --twice builds all again in another folder, with an empty ccache, and compares.
+# be a python3.12 or newer. --twice builds all again in another folder, with an empty ccache, and compares. --machine:
+# the processors that the wheels are for, by default this machine's. A cross-compiler compiles for others, into
+# build/wheels-MACHINE; what type checkers read is taken from a wheel in build/wheels.
 set -euo pipefail
 # shellcheck source=.ci/setup.sh
 . "$(dirname "${BASH_SOURCE[0]}")/setup.sh"
 
 glibc=2.31 suite=bullseye  # Of Debian 11.
 cache=$deps/wheels
-sysroot=$cache/sysroot-$suite
 cuda_include=$cache/cuda/nvidia/cu13/include
 twice=
 pythons=()
 
+usage() { sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2; }
+
+# use_machine NAME: the processors for which is compiled, and by which compiler.
+use_machine() {
+  machine=$1 triplet=$1-linux-gnu
+  sysroot=$cache/sysroot-$suite-$machine link=$cache/link-$machine tool=
+  if [[ $machine != "$(uname -m)" ]]; then tool=$triplet-; fi
+}
+use_machine "$(uname -m)"
+
 read_arguments() {
-  local argument
-  for argument in "$@"; do
-    case $argument in
+  while (($# > 0)); do
+    case $1 in
       --twice) twice=1 ;;
-      -*) sed -n '2,/^set/s/^# \{0,1\}//p' "${BASH_SOURCE[0]}"; exit 2 ;;
-      *) pythons+=("$argument") ;;
+      --machine)
+        case ${2:-} in x86_64 | aarch64) use_machine "$2" ;; *) usage ;; esac
+        shift ;;
+      -*) usage ;;
+      *) pythons+=("$1") ;;
     esac
+    shift
   done
   ((${#pythons[@]} > 0)) || find_pythons
 }
@@ -44,6 +58,7 @@ find_pythons() {
 
 set_up_wheels() {
   need_command g++ g++
+  [[ -z $tool ]] || need_command "${tool}g++" "g++-${tool%-}"
   need_command debootstrap debootstrap
   need_header fmt/format.h libfmt-dev
   need_header CLI/CLI.hpp libcli11-dev
@@ -55,6 +70,8 @@ set_up_wheels() {
   make_link_folder
 }
 
+debian_machine() { if [[ $machine == aarch64 ]]; then echo arm64; else echo amd64; fi; }
+
 # The C library of an older Debian, and what belongs to it. Packages are unpacked, nothing of them runs.
 make_sysroot() {
   [[ -d $sysroot ]] && return
@@ -62,7 +79,7 @@ make_sysroot() {
   rm -rf "$sysroot.new" "$sysroot.debs"
   mkdir -p "$sysroot.new"
   as_root debootstrap --download-only --variant=minbase \
-    --include=libc6-dev,libgcc-10-dev,libstdc++6,zlib1g-dev "$suite" "$sysroot.debs" >"$deps/debootstrap.log" 2>&1 ||
+    --arch="$(debian_machine)" --include=libc6-dev,libgcc-10-dev,libstdc++6,zlib1g-dev "$suite" "$sysroot.debs" >"$deps/debootstrap.log" 2>&1 ||
     { tail -n 3 "$deps/debootstrap.log"; return 1; }
   local name link
   for name in libc6 libc6-dev libcrypt1 libcrypt-dev libgcc-s1 libgcc-10-dev libstdc++6 linux-libc-dev zlib1g zlib1g-dev; do
@@ -96,11 +113,11 @@ END
 # object. libgcc_eh is the old one, since the new one asks the C library for what 2.31 lacks; so does a static
 # C++ library, which gets it here.
 make_link_folder() {
-  rm -rf "$cache/link"
-  mkdir -p "$cache/link"
-  printf 'INPUT(%s %s)\n' "$sysroot/usr/lib/x86_64-linux-gnu/libstdc++.so.6" \
-    "$(realpath "$(g++ -print-file-name=libstdc++.a)")" >"$cache/link/libstdc++.so"
-  cat >"$cache/link/newer_glibc.c" <<'END'
+  rm -rf "$link"
+  mkdir -p "$link"
+  printf 'INPUT(%s %s)\n' "$sysroot/usr/lib/$triplet/libstdc++.so.6" \
+    "$(realpath "$("${tool}g++" -print-file-name=libstdc++.a)")" >"$link/libstdc++.so"
+  cat >"$link/newer_glibc.c" <<'END'
 #include <sys/random.h>
 char __libc_single_threaded = 0; /* Right with any number of threads. */
 unsigned arc4random(void) {
@@ -110,24 +127,28 @@ unsigned arc4random(void) {
   return drawn;
 }
 END
-  g++ --sysroot="$sysroot" -x c -O2 -fPIC -c "$cache/link/newer_glibc.c" -o "$cache/link/newer_glibc.o"
-  cp "$sysroot/usr/lib/gcc/x86_64-linux-gnu/10/libgcc_eh.a" "$cache/link"
-  ar rD "$cache/link/libgcc_eh.a" "$cache/link/newer_glibc.o"
+  "${tool}g++" --sysroot="$sysroot" -x c -O2 -fPIC -c "$link/newer_glibc.c" -o "$link/newer_glibc.o"
+  cp "$sysroot/usr/lib/gcc/$triplet/10/libgcc_eh.a" "$link"
+  "${tool}ar" rD "$link/libgcc_eh.a" "$link/newer_glibc.o"
 }
 
-# Nothing that is compiled names a folder of this machine.
+# Nothing that is compiled names a folder of this machine. The folders of headers are named one by one, since a
+# cross-compiler brings a C library of its own.
 write_toolchain() {
   local work=$1 system
-  system=$(g++ -E -x c++ -v /dev/null 2>&1 | sed -n '/^#include </,/^End/s/^ \(.*c++.*\)/-isystem \1/p' | paste -s -d ' ')
+  system=$("${tool}g++" -E -x c++ -v /dev/null 2>&1 | sed -n '/^#include </,/^End/s/^ \(.*c++.*\)/-isystem \1/p' | paste -s -d ' ')
+  system+=" -isystem $("${tool}g++" -print-file-name=include)"
+  system+=" -isystem $sysroot/usr/include/$triplet -isystem $sysroot/usr/include"
   cat >"$work/toolchain.cmake" <<END
 set(CMAKE_SYSROOT $sysroot)
-set(CMAKE_CXX_COMPILER g++)
+set(CMAKE_CXX_COMPILER ${tool}g++)
+$([[ -z $tool ]] || printf 'set(CMAKE_SYSTEM_NAME Linux)\nset(CMAKE_SYSTEM_PROCESSOR %s)\n' "$machine")
 set(CMAKE_BUILD_RPATH_USE_ORIGIN ON)  # An absolute path would leave its length in an installed library.
-set(CMAKE_CXX_FLAGS_INIT "-nostdinc++ $system -ffile-prefix-map=$deps/= -ffile-prefix-map=$work/=")
-set(link "-B$sysroot/usr/lib/x86_64-linux-gnu -L$sysroot/lib/x86_64-linux-gnu -L$cache/link -Wl,-s")
-set(link "\${link} -Wl,--exclude-libs,libstdc++.a:libgcc.a:libgcc_eh.a")
+set(CMAKE_CXX_FLAGS_INIT "-nostdinc $system -ffile-prefix-map=$deps/= -ffile-prefix-map=$work/=")
+set(linking "-B$sysroot/usr/lib/$triplet -L$sysroot/lib/$triplet -L$link -Wl,-s")
+set(linking "\${linking} -Wl,--exclude-libs,libstdc++.a:libgcc.a:libgcc_eh.a")
 foreach(kind EXE SHARED MODULE)
-  set(CMAKE_\${kind}_LINKER_FLAGS_INIT "\${link}")
+  set(CMAKE_\${kind}_LINKER_FLAGS_INIT "\${linking}")
 endforeach()
 set(fmt_DIR $cache/headers/lib/cmake/fmt)
 set(Boost_ROOT $cache/headers)
@@ -135,6 +156,7 @@ set(Boost_NO_SYSTEM_PATHS ON)
 set(VMART_CLI11_INCLUDE_DIR $cache/headers/include CACHE PATH "")
 set(VMART_CUDA_INCLUDE_DIR $cuda_include CACHE PATH "")
 set(VMART_NVTX_INCLUDE_DIR $cuda_include CACHE PATH "")
+set(VMART_TYPE_STUBS $work/stubs)
 set(ZLIB_USE_STATIC_LIBS ON)
 END
 }
@@ -159,6 +181,17 @@ lay_source() {
   export SOURCE_DATE_EPOCH
 }
 
+# take_type_stubs WORK: into WORK/stubs. An extension that is compiled for another machine cannot write them.
+take_type_stubs() {
+  local native
+  native=$(find "$root/build/wheels" -name '*-abi3-*.whl' 2>/dev/null | head -n 1)
+  [[ -n $native ]] || { say "build/wheels has no wheel for this machine: run .ci/wheels.sh first"; return 1; }
+  python3 -m zipfile -e "$native" "$1/native"
+  mkdir -p "$1/stubs"
+  mv "$1"/native/vmart/_*.pyi "$1/stubs"
+  rm -r "$1/native"
+}
+
 # build_wheels WORK: into WORK/wheels. The builds take turns in one folder, so that
 # ccache has for the second what the first has compiled; its rewriting of paths would show in messages.
 build_wheels() {
@@ -166,6 +199,7 @@ build_wheels() {
   lay_source "$work"
   mkdir -p "$work/wheels"
   write_toolchain "$work"
+  [[ -z $tool ]] || take_type_stubs "$work"
   for python in "${pythons[@]}"; do
     environment=$(environment_of "$python")
     say "building a wheel with $("$python" --version)"
@@ -174,7 +208,7 @@ build_wheels() {
       "$environment/bin/python" -m pip wheel -q . --no-build-isolation --no-deps --no-cache-dir -w "$work/linux" \
       --config-settings=wheel.py-api=cp312 --config-settings=build-dir="$work/build" \
       --config-settings=cmake.args="-DCMAKE_TOOLCHAIN_FILE=$work/toolchain.cmake")
-    "$environment/bin/python" -m wheel tags --remove --platform-tag="manylinux_${glibc/./_}_x86_64" \
+    "$environment/bin/python" -m wheel tags --remove --platform-tag="manylinux_${glibc/./_}_$machine" \
       "$work"/linux/*.whl >/dev/null
     mv "$work"/linux/*.whl "$work/wheels"
   done
@@ -184,7 +218,7 @@ check_wheels() {
   local environment
   environment=$(environment_of "${pythons[-1]}")
   python3 -B "$root/tests/install/wheel_check.py" --source "$1/source" --forbid "$root" "$1"/wheels/*.whl
-  "$environment/bin/python" - "manylinux_${glibc/./_}_x86_64" "$1"/wheels/*.whl <<'END'
+  "$environment/bin/python" - "manylinux_${glibc/./_}_$machine" "$1"/wheels/*.whl <<'END'
 import pathlib
 import sys
 
@@ -223,10 +257,11 @@ list_contents() {
 }
 
 main() {
-  local results=$root/build/wheels work=$root/build/wheels.work wheel
+  local results work wheel
   jobs=${CMAKE_BUILD_PARALLEL_LEVEL:-$(nproc)}
   mkdir -p "$deps" "$cache"
   read_arguments "$@"
+  results=$root/build/wheels${tool:+-$machine} work=$root/build/wheels.work
   set_up_wheels
   umask 022
   build_wheels "$work"

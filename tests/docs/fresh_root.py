@@ -22,6 +22,7 @@ UBUNTU = ("jammy", "noble")
 UBUNTU_MIRROR = "http://archive.ubuntu.com/ubuntu"
 UBUNTU_KEYS = "pool/main/u/ubuntu-keyring/ubuntu-keyring_2023.11.28.1_all.deb"
 UBUNTU_KEYS_SHA256 = "36de43b15853ccae0028e9a767613770c704833f82586f28eb262f0311adb8a8"
+QEMU = {"arm64": "qemu-aarch64"}
 DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 
 
@@ -29,12 +30,15 @@ class CannotMake(Exception):
     """What is missing to make a root file system here."""
 
 
-def require_means():
+def require_means(suite):
     if os.geteuid() != 0:
         raise CannotMake("needs root")
     for program in ("debootstrap", "unshare"):
         if shutil.which(program) is None:
             raise CannotMake(f"needs {program}")
+    _, _, machine = suite.partition(":")
+    if machine and not pathlib.Path("/proc/sys/fs/binfmt_misc", QEMU[machine]).exists():
+        raise CannotMake(f"needs qemu-user-static and binfmt-support, and {QEMU[machine]} in /proc/sys/fs/binfmt_misc")
 
 
 def enter_namespaces(work):
@@ -52,7 +56,7 @@ def enter_namespaces(work):
 def start(arguments):
     """Returns the base of arguments.suite and a folder, both for FreshRoot. Ends this process where there can be none."""
     try:
-        require_means()
+        require_means(arguments.suite)
     except CannotMake as reason:
         print(f"SKIPPED: {reason}")
         sys.exit(EXIT_SKIPPED)
@@ -72,17 +76,23 @@ def fetch_ubuntu_keys(cache):
 
 
 def make_base(suite, cache):
-    """Leaves it in CACHE/SUITE, unless it is there."""
+    """Leaves it in CACHE/SUITE, unless it is there. SUITE may name another machine's Debian, as in trixie:arm64: its
+    programs run by qemu. They get no other user's rights so, and sudo does not work: it has Python's environments."""
+    name, _, machine = suite.partition(":")
+    suite = f"{name}-{machine}" if machine else name
     base = cache / suite
     if base.exists():
         return base
     cache.mkdir(parents=True, exist_ok=True)
     made = cache / f"{suite}.new"
     shutil.rmtree(made, ignore_errors=True)
-    options, where = [], []
+    options, where, included = [], [], "ca-certificates,ccache,sudo"
+    if machine:
+        options.append(f"--arch={machine}")
+        included += ",python3-venv"
     if suite in UBUNTU:
         options, where = fetch_ubuntu_keys(cache), [UBUNTU_MIRROR, "gutsy"]
-    subprocess.run(["debootstrap", "--variant=minbase", "--include=ca-certificates,ccache,sudo", *options, suite, made, *where],
+    subprocess.run(["debootstrap", "--variant=minbase", f"--include={included}", *options, name, made, *where],
                    check=True)
     subprocess.run(["chroot", made, "useradd", "--create-home", "--shell", "/bin/bash", "reader"], check=True)
     (made / "etc/sudoers.d/reader").write_text("reader ALL=(ALL) NOPASSWD: ALL\n", encoding="ascii")

@@ -23,8 +23,8 @@ NEWEST = {28: {"GLIBCXX": "3.4.24", "CXXABI": "1.3.11", "GCC": "7.0.0"},
           31: {"GLIBCXX": "3.4.28", "CXXABI": "1.3.12", "GCC": "7.0.0"},
           34: {"GLIBCXX": "3.4.29", "CXXABI": "1.3.13", "GCC": "7.0.0"}}
 # What every such system has: the C library in its parts, and the C++ library.
-SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "ld-linux-x86-64.so.2",
-          "libstdc++.so.6", "libgcc_s.so.1"}
+SYSTEM = {"libc.so.6", "libm.so.6", "libdl.so.2", "libpthread.so.0", "librt.so.1", "libstdc++.so.6", "libgcc_s.so.1",
+          "ld-linux-x86-64.so.2", "ld-linux-aarch64.so.1"}
 BUILT = {"vmart/_core.pyi", "vmart/_lab.pyi", "vmart/bin/vmart", "vmart/bin/vmart-lab", "vmart/lib/libvmart.so",
          "vmart/lib/libvmart-run.so", "vmart/lib/libvmart-shim.so", "vmart/lib/libvmart-driver.so"}
 EXTENSIONS = ("_core", "_lab")
