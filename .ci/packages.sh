@@ -27,6 +27,7 @@ build_debs() {
   cmake -S "$root" -B "$build" "${options[@]}" -DCMAKE_INSTALL_PREFIX=/usr "${cmake_arguments[@]}"
   cmake --build "$build" -j "$jobs"
   (cd "$build" && cpack -G DEB -B "$build/made")
+  rm -f "$results"/*.deb "$results"/*.deb.*  # Those of an earlier version.
   mv "$build"/made/*.deb "$results"
 }
 
@@ -41,6 +42,7 @@ build_tarball() {
     -DCMAKE_INSTALL_LIBDIR=lib
   CCACHE_BASEDIR='' cmake --build "$work/build" -j "$jobs"
   (cd "$work/build" && cpack -G TGZ -B "$work/made")
+  rm -f "$results"/*.tar.gz "$results"/*.tar.gz.*
   mv "$work"/made/*.tar.gz "$results"
 }
 

@@ -3,6 +3,12 @@
 # `uninstall` takes back what `cmake --install` laid down.
 set(folder ${CMAKE_CURRENT_SOURCE_DIR}/packages)
 configure_file(${folder}/uninstall.cmake.in uninstall.cmake @ONLY)
+# What it reads beside CMake's list of files, which says nothing of the prefix: that folder was there before. And
+# before 0.2.0 the shim was in a folder of libraries, where ldconfig takes it for the driver.
+install(CODE "
+  file(REMOVE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/libvmart-shim.so\")
+  string(JOIN _ name prefix \${CMAKE_INSTALL_COMPONENT})
+  file(WRITE \"${CMAKE_BINARY_DIR}/install_\${name}.txt\" \"\${CMAKE_INSTALL_PREFIX}\")" ALL_COMPONENTS)
 add_custom_target(uninstall COMMAND ${CMAKE_COMMAND} -P ${CMAKE_CURRENT_BINARY_DIR}/uninstall.cmake)
 
 # Of packages for Debian, where libraries are those of the system.
@@ -39,10 +45,13 @@ set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${CMAKE_CURRENT_BINARY_DIR}/interpose ${CMAKE_CURRENT_BINARY_DIR}
   ${CMAKE_CURRENT_BINARY_DIR}/simcuda)
 # Packages of two distributions differ by their names, too.
-file(STRINGS /etc/os-release release REGEX "^(ID|VERSION_ID)=")
-list(TRANSFORM release REPLACE "^[A-Z_]+=\"?([^\"]*)\"?$" "\\1")
-list(SORT release ORDER DESCENDING)
-list(JOIN release "" release)
+set(release)
+if(EXISTS /etc/os-release)
+  file(STRINGS /etc/os-release release REGEX "^(ID|VERSION_ID)=")
+  list(TRANSFORM release REPLACE "^[A-Z_]+=\"?([^\"]*)\"?$" "\\1")
+  list(SORT release ORDER DESCENDING)
+  list(JOIN release "" release)
+endif()
 set(CPACK_DEBIAN_PACKAGE_RELEASE 1~${release})
 set(CPACK_DEBIAN_COMPRESSION_TYPE xz)
 

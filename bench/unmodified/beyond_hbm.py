@@ -12,7 +12,8 @@ There are N weights of so many MiB, by default 160 of 64, and each step multipli
     tables   gathers 2 048 rows of each of 8 weights drawn as by `experts`, as features draw embeddings
 
 Prints the steps of each second, their mean from the second second on, and a digest of the results of 64 steps before,
-which does not depend on where the weights lie.
+which does not depend on where the weights lie. The same 64 steps follow at the end, after all moves; where they
+have another digest, it is printed, too.
 """
 
 import argparse
@@ -78,7 +79,7 @@ class Program:
     """One pattern over some weights."""
 
     def __init__(self, pattern, weights):
-        self.pattern, self.weights, self.draws = pattern, weights, Draws(pattern, len(weights))
+        self.pattern, self.weights = pattern, weights
         generator = torch.Generator("cuda").manual_seed(1)
         self.state = torch.randn([BATCH, WIDTH], dtype=torch.bfloat16, device="cuda", generator=generator)
         self.rows = torch.randint(1 << 30, [ROWS], device="cuda", generator=generator)
@@ -88,9 +89,10 @@ class Program:
         return gather(used, self.rows) if self.pattern == "tables" else multiply(used, self.state)
 
     def digest(self):
-        digest = hashlib.sha256()
-        for _ in range(DIGESTED):
-            digest.update(self.step(0).view(torch.uint8).cpu().numpy().tobytes())
+        """Of the same steps at each call, which use weights of all parts."""
+        self.draws, digest = Draws(self.pattern, len(self.weights)), hashlib.sha256()
+        for number in range(DIGESTED):
+            digest.update(self.step(number * PARTS // DIGESTED).view(torch.uint8).cpu().numpy().tobytes())
         return digest.hexdigest()
 
     def each_second(self, seconds):
@@ -116,6 +118,8 @@ def main():
         program = Program(arguments.pattern, weights)
         digest = program.digest()  # Loads the kernels, too.
         counts = program.each_second(arguments.seconds)
+        if (after := program.digest()) != digest:
+            digest = f"{digest}; {after} after the moves"
     print(json.dumps({"steps_s": statistics.mean(counts[1:]), "each_second": counts, "digest": digest, "weights_bytes": sum(weight.nbytes for weight in weights),
                       "reserved_bytes": torch.cuda.max_memory_reserved()}))
 

@@ -181,9 +181,10 @@ check_paths() {
 
 # Each file belongs to one package; each of these has a list of its own, since other tests install meanwhile.
 check_uninstall() {
-  local at=$prefix/again component
-  mkdir -p "$at/share/man/man1" "$at/empty"
-  touch "$at/share/man/man1/other.1"
+  local at=$prefix/again alone=$prefix/alone libdir component
+  libdir=$(sed -n 's/^CMAKE_INSTALL_LIBDIR:PATH=//p' "$build/CMakeCache.txt")
+  mkdir -p "$at/share/man/man1" "$at/empty" "$at/$libdir" "$alone"
+  touch "$at/share/man/man1/other.1" "$at/$libdir/libvmart-shim.so"  # Of an earlier version: it must not stay.
   for component in libvmart libvmart-dev vmart-tools licence; do
     cmake --install "$build" --prefix "$at" --component "$component" >/dev/null
   done
@@ -194,6 +195,9 @@ check_uninstall() {
   done
   diff <(cd "$at" && find . | sort) <(printf '%s\n' . ./empty ./share ./share/man ./share/man/man1 ./share/man/man1/other.1) ||
     { echo "uninstalled, this is left, or missing"; exit 1; }
+  cmake --install "$build" --prefix "$alone" --component licence >/dev/null
+  cmake "-Dmanifest=$build/install_manifest_licence.txt" -P "$build/runtime/uninstall.cmake"
+  [[ -d $alone && -z $(ls -A "$alone") ]] || { echo "the prefix itself has to stay, and nothing in it"; exit 1; }
 }
 
 install_afresh

@@ -18,6 +18,11 @@ void LaunchUses::launch(ReplayMemory::Index object, std::uint64_t offset, PlaceI
   launches_.push_back({object, number, offset, device, launches});
 }
 
+void LaunchUses::forget(std::uint64_t number) noexcept {
+  starts_.erase(number);
+  std::erase_if(launches_, [&](const Launch& launch) { return launch.number == number; });
+}
+
 void LaunchUses::tell(Time now) {
   uses_.clear();
   claims_.clear();
@@ -38,8 +43,7 @@ void LaunchUses::tell(Time now) {
 /// Adds the uses of its chunks.
 void LaunchUses::split(const Launch& launch) {
   const ReplayObjects::Object& object = memory_.object(launch.object);
-  const bool is_there = object.number == launch.number && object.placed && object.chunks > 0;
-  if (!is_there || launch.offset >= object.bytes) return;
+  if (!object.placed || object.chunks == 0 || launch.offset >= object.bytes) return;
   const auto known = starts_.find(launch.number);
   const std::uint64_t end =
       launch.offset + (known == starts_.end() ? object.bytes - launch.offset

@@ -28,8 +28,8 @@ class LaunchUses {
   bool are_told() const noexcept { return options_.told_uses != ToldUses::exact; }
   /// The device launches `launches` kernels with a pointer to `offset` of the object.
   void launch(ReplayMemory::Index object, std::uint64_t offset, PlaceId device, double launches);
-  /// The number belongs to another object from now on, if to any.
-  void forget(std::uint64_t number) noexcept { starts_.erase(number); }
+  /// The object is freed: its number and its index may be another one's from now on.
+  void forget(std::uint64_t number) noexcept;
   bool has_any() const noexcept { return !launches_.empty(); }
   /// Queues all of them as uses of the scheduler.
   void tell(Time now);
@@ -37,7 +37,7 @@ class LaunchUses {
  private:
   struct Launch {
     ReplayMemory::Index object = 0;
-    std::uint64_t number = 0;  // The object's: its index may have another one since.
+    std::uint64_t number = 0;  // The object's.
     std::uint64_t offset = 0;
     PlaceId device{};
     double launches = 1;

@@ -28,8 +28,8 @@ class UseEndings {
     return end && *end <= snapshot.now();
   }
 
-  /// Looks at the chunk again when its use may have ended. A later end than in `ahead` is left to
-  /// the averages.
+  /// Looks at the chunk again when its use may have ended. An end later than 3.2 s from now is left
+  /// to the averages.
   void watch(ChunkId chunk, Time end, Time now);
   /// Chunks whose time has come; they are no longer watched.
   void take_due(Time now, std::vector<ChunkId>& due);

@@ -33,7 +33,7 @@ class WritesUsesDown : public Policy {
 struct ToldUsesRig : ReplayRig {
   explicit ToldUsesRig(ToldUses told) { options.told_uses = told; }
 
-  /// What each chunk was told to have been used, in the order of their numbers.
+  /// What each chunk was told to have been used, in the order of their numbers, if it was.
   std::vector<double> told(ListedTrace& trace) {
     std::vector<UseEvent> uses;
     run(trace, std::make_unique<WritesUsesDown>(uses));
@@ -42,7 +42,7 @@ struct ToldUsesRig : ReplayRig {
       EXPECT_EQ(use.bytes_read, use.bytes_written);
       bytes[index(use.chunk)] += use.bytes_read + use.bytes_written;
     }
-    while (!bytes.empty() && bytes.back() == 0) bytes.pop_back();
+    std::erase(bytes, 0);
     return bytes;
   }
 };
@@ -57,6 +57,14 @@ TEST(ToldUses, ReachToTheNextPointerOfAnyLaunch) {
   both.alloc(start, 1, 300, on_0).access(start, 1, 20, on_0).access(start, 1, 20, on_0, 150);
   both.access(seconds(1), 1, 20, on_0);
   EXPECT_EQ(rig.told(both), (std::vector<double>{200, 150, 100}));
+}
+
+TEST(ToldUses, KnowNothingOfAnObjectThatIsFreedBeforeTheyAreTold) {
+  ToldUsesRig rig(ToldUses::launches);
+  ListedTrace trace;
+  trace.alloc(start, 1, 300, on_0).access(start, 1, 20, on_0, 150).free(start, 1);
+  trace.alloc(start, 1, 300, on_0).access(start, 1, 20, on_0);
+  EXPECT_EQ(rig.told(trace), (std::vector<double>{100, 100, 100}));
 }
 
 TEST(ToldUses, OfBasePointersAreOfTheWholeObjectEachTime) {
