@@ -6,7 +6,7 @@ docs/reference/support.md, and lines of runtime/tools/vmart/support.hpp, which `
     docs/support.py --check     leaves with 1 if that would change one of them
 
 A record is a file of `bench/run.py`, `bench/ranking.py`, `tests/gpu/run/run_programs.py` (by `programs_table.py --merge`),
-`bench/unmodified/timeline.py` or `vmart calibrate --json`. What it does not say is left empty.
+`bench/unmodified/timeline.py` or `vmart calibrate --json`.
 """
 
 import argparse
@@ -30,6 +30,7 @@ CALIBRATION = re.compile(r"CUDA ([\d.]+), driver ([\d.]+); ")
 BENCHMARKS = (("--summary", "one benchmark a row of the [summary](../results/summary.md)"), ("--live", "moves while kernels run"),
               ("--placement", "placement by policies"), ("bench/run.py", "allocations and moves"),
               ("ranking.py", "programs with each policy"), ("timeline.py", "a PyTorch training under `vmart run`"))
+UNKNOWN = "not recorded"
 COLUMNS = ("driver", "CUDA", "GPUs", "what ran", "version", "result", "vmart", "recorded in")
 
 
@@ -74,13 +75,13 @@ def machine_of_text(driver, text, system=""):
 
 
 def of_programs(document):
-    """A row for each framework, from programs that ran bare and under `vmart run`."""
-    known = document["versions"]
+    """A row for each framework, from programs that ran bare and under `vmart run`. Each counts with what its own result says:
+    the versions of the document are those of several runs."""
     for result in filter(is_evidence, document["programs"]):
         if not (kind := find_kind(result["name"])):
             continue
-        version = result.get("version") or known.get(kind.version, "")
-        machine = machine_of_text(result.get("driver_version") or known["driver"], result["gpu"], result.get("system", ""))
+        version = result.get("version") or UNKNOWN
+        machine = machine_of_text(result.get("driver_version") or UNKNOWN, result["gpu"], result.get("system", ""))
         yield Row(machine, f"{kind.label} under `vmart run`", version, int(is_as_bare(result)), 1, "programs as without vmart",
                   collections.Counter([result["verdict"]] if result["verdict"] in OF_MOVES else []), {result["commit"]})
 
@@ -94,7 +95,7 @@ def of_context(document):
     unit = "moves" if "moves" in document else "runs" if "samples" in document else "benchmarks"
     # What there was no time for did not run.
     failed = [one for one in document.get("failed", ()) if not isinstance(one, dict) or "want of time" not in one.get("reason", "")]
-    version = context.get("versions", {}).get("torch", "") if "PyTorch" in what else ""
+    version = context.get("versions", {}).get("torch", UNKNOWN) if "PyTorch" in what else ""
     machine = machine_of_names(context["driver_version"], context["gpus"], context.get("system", ""))
     yield Row(machine, what, version, len(good), len(good) + len(failed), unit, commits={context["commit"][:8]})
 
@@ -156,13 +157,23 @@ def cells(row, cuda):
     commits = listed(row.commits) if len(row.commits) <= 3 else f"{len(row.commits)} commits"
     gpus = f"{row.machine.gpus} x {row.machine.gpu}"
     of_moves = "".join(f"; {verdict}: {count}" for verdict, count in sorted(row.verdicts.items()))
-    return (row.machine.driver, cuda.get(row.machine.driver, ""), gpus, row.what, row.version,
+    return (row.machine.driver, cuda.get(row.machine.driver, UNKNOWN), gpus, row.what, row.version,
             f"{row.good} of {row.runs} {row.unit}{of_moves}", commits, listed(row.records))
 
 
-def page(rows, cuda):
+def of_files(folder):
+    """A sentence for each file that has programs without versions of their own."""
+    for path in sorted(folder.glob("*.json")):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        if all(result.get("version") for result in document.get("programs", ())):
+            continue
+        known = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
+        yield f" `{path.stem}` names them for all its runs together, so for no row: {known}."
+
+
+def page(rows, cuda, notes=()):
     oldest, version, newest = limits()
-    drivers = " and ".join(sorted({row.machine.driver for row in rows}))
+    drivers = " and ".join(sorted({row.machine.driver for row in rows} - {UNKNOWN}))
     table = "\n".join("| " + " | ".join(line) + " |" for line in (COLUMNS, ["---"] * len(COLUMNS), *(cells(row, cuda) for row in rows)))
     return f"""# What was tested where
 
@@ -190,6 +201,8 @@ For frameworks, a version that is in a row was tested; others are expected. `vma
 A result of "programs as without vmart" compares what a program prints, or how its tests end, with memory moving at random: [what has run](../guide/run.md#what-has-run). What it counts as failed is there, too. Beside
 it, "nothing moved" and "a move is stuck" (it took more than a minute) count programs of which that was so. Benchmarks that there was no time for are not counted.
 
+CUDA is the version that the driver is for, not that of a toolkit. Where the result of a program does not name its driver and version, they are "{UNKNOWN}".{"".join(notes)}
+
 ## Add a row
 
 On the machine, with a build of vmart that is committed:
@@ -204,7 +217,7 @@ python3 tests/gpu/run/programs_table.py programs.json --merge docs/measurements/
 python3 docs/support.py
 ```
 
-MACHINE is such as `h200x2`. Each file says driver, CUDA, GPUs and versions by itself. Commit the files, this page and `support.hpp`; a test compares
+MACHINE is such as `h200x2`. Each result says driver, CUDA, GPUs and version by itself. Commit the files, this page and `support.hpp`; a test compares
 them. A driver or GPU without a row becomes tested with the first record that names it.
 """
 
@@ -213,11 +226,12 @@ def lines_of_header(rows):
     """One line for each driver and model of GPU."""
     machines = collections.defaultdict(list)
     for row in rows:
-        machines[row.machine.driver, row.machine.gpu].append(row)
+        if row.machine.driver != UNKNOWN:
+            machines[row.machine.driver, row.machine.gpu].append(row)
     lines = []
     for (driver, gpu), own in sorted(machines.items()):
         frameworks = [f"{kind.label} {row.version}" for kind in KINDS for row in own
-                      if row.what == f"{kind.label} under `vmart run`" and row.version]
+                      if row.what == f"{kind.label} under `vmart run`" and row.version != UNKNOWN]
         lines.append(f'    {{"{driver}", "{gpu}", {max(row.machine.gpus for row in own)}, {len(own)}, "{"; ".join(frameworks)}"}},')
     major, minor = map(int, limits()[2].split("."))
     return "".join(line + "\n" for line in (*lines, "};", f"constexpr int newest_known_cuda = {1000 * major + 10 * minor};"))
@@ -234,7 +248,7 @@ def with_lines(text, lines):
 
 def written(folder=SAMPLES):
     rows, cuda = rows_of_all(folder), toolkits(folder)
-    return {PAGE: page(rows, cuda), HEADER: with_lines(HEADER.read_text(encoding="utf-8"), lines_of_header(rows))}
+    return {PAGE: page(rows, cuda, of_files(folder)), HEADER: with_lines(HEADER.read_text(encoding="utf-8"), lines_of_header(rows))}
 
 
 def main():
