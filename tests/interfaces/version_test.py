@@ -1,11 +1,13 @@
 #!/usr/bin/env python3
 """Goal: a program says which version it is, and what it was built from. version_test.py --source DIR --build DIR
 [--tools PROGRAM...]
+[--library FILE]
 Method: what the tools print is compared with CMakeLists.txt, the build's cache and docs/reference/versions.md; the script
 that finds the commit is run on a repository, an archive of it, and others.
 """
 
 import argparse
+import ctypes
 import json
 import pathlib
 import re
@@ -38,6 +40,7 @@ class Tools(unittest.TestCase):
             self.assertEqual((said["program"], said["version"]), (tool.name, version))
             self.assertEqual(run(tool, "--version"), f"{tool.name} {version}\n")
             self.assertEqual(said["interfaces"]["cpp"], version.rpartition(".")[0])
+            self.assertRegex(said["interfaces"]["run"], "^[0-9a-f]{16}$")
             for other in (("-V", "--json"), ("--json", "--version"), ("version", "--json")):
                 self.assertEqual(json.loads(run(tool, *other)), said)
 
@@ -55,6 +58,16 @@ class Tools(unittest.TestCase):
         if GIT is None or not (arguments.source / ".git").exists():
             self.skipTest("SKIPPED: the sources are no repository of git")
         self.assertEqual(run(GIT, "-C", arguments.source, "cat-file", "-t", commits.pop()), "commit\n")
+
+    def test_say_which_run_table_the_library_gives(self):
+        if not arguments.library:
+            self.skipTest("SKIPPED: the library is static")
+        table = ctypes.CDLL(arguments.library).vmart_run_table
+        table.argtypes, table.restype = [ctypes.c_uint64], ctypes.c_void_p
+        for said in self.said:
+            version = int(said["interfaces"]["run"], 16)
+            self.assertIsNotNone(table(version))
+            self.assertIsNone(table(version + 1))
 
     def test_members_are_in_the_reference(self):
         page = (arguments.source / "docs/reference/versions.md").read_text()
@@ -115,6 +128,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--source", type=pathlib.Path)
     parser.add_argument("--build", type=pathlib.Path)
+    parser.add_argument("--library", type=pathlib.Path)
     parser.add_argument("--tools", type=pathlib.Path, nargs="*")
     arguments = parser.parse_args()
     unittest.main(argv=[sys.argv[0], "-v"])

@@ -77,7 +77,7 @@ SEES = {
     "python": "",
     "python/core": "",
     "python/lab_core": "python/core scheduling lab/policies placement/policies lab/trace lab/generate lab/experiments",
-    "tools/command_line": "base",
+    "tools/command_line": "abi base",
     "tools/vmart": "tools/command_line base driver machine placement/books placement/policies costs "
                    "control runtime measuring",
     "tools/vmart-lab": "tools/command_line base machine placement/books costs scheduling runtime "

@@ -1,5 +1,6 @@
 #include "tools/command_line/build_information.hpp"
 
+#include "abi/run_table.hpp"
 #include "base/interface_versions.hpp"
 #include "base/json.hpp"
 
@@ -44,7 +45,8 @@ std::string version_json(const std::string& program) {
                                 {"cpp", VMART_MINOR_VERSION},
                                 {"policies", VMART_MINOR_VERSION},
                                 {"control", control_protocol},
-                                {"lab", lab_protocol}};
+                                {"lab", lab_protocol},
+                                {"run", fmt::format("{:016x}", RunTable::version)}};
   return readable_json(json::object{{"program", program},
                                     {"version", VMART_VERSION},
                                     {"commit", commit()},
