@@ -30,7 +30,7 @@ CALIBRATION = re.compile(r"CUDA ([\d.]+), driver ([\d.]+); ")
 BENCHMARKS = (("--summary", "one benchmark a row of the [summary](../results/summary.md)"), ("--live", "moves while kernels run"),
               ("--placement", "placement by policies"), ("bench/run.py", "allocations and moves"),
               ("ranking.py", "programs with each policy"), ("timeline.py", "a PyTorch training under `vmart run`"))
-UNKNOWN = "not recorded"
+UNKNOWN, OF_FILE = "not recorded", " (of all runs in the record)"
 COLUMNS = ("driver", "CUDA", "GPUs", "what ran", "version", "result", "vmart", "recorded in")
 
 
@@ -75,13 +75,14 @@ def machine_of_text(driver, text, system=""):
 
 
 def of_programs(document):
-    """A row for each framework, from programs that ran bare and under `vmart run`. Each counts with what its own result says:
-    the versions of the document are those of several runs."""
+    """A row for each framework, from programs that ran bare and under `vmart run`. What a result does not say of itself, the
+    document says of the runs that were merged in it."""
+    known = document["versions"]
     for result in filter(is_evidence, document["programs"]):
         if not (kind := find_kind(result["name"])):
             continue
-        version = result.get("version") or UNKNOWN
-        machine = machine_of_text(result.get("driver_version") or UNKNOWN, result["gpu"], result.get("system", ""))
+        version = result.get("version") or (known[kind.version] + OF_FILE if kind.version in known else UNKNOWN)
+        machine = machine_of_text(result.get("driver_version") or known.get("driver", UNKNOWN), result["gpu"], result.get("system", ""))
         yield Row(machine, f"{kind.label} under `vmart run`", version, int(is_as_bare(result)), 1, "programs as without vmart",
                   collections.Counter([result["verdict"]] if result["verdict"] in OF_MOVES else []), {result["commit"]})
 
@@ -161,17 +162,7 @@ def cells(row, cuda):
             f"{row.good} of {row.runs} {row.unit}{of_moves}", commits, listed(row.records))
 
 
-def of_files(folder):
-    """A sentence for each file that has programs without versions of their own."""
-    for path in sorted(folder.glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
-        if all(result.get("version") for result in document.get("programs", ())):
-            continue
-        known = ", ".join(f"{name} {version}" for name, version in sorted(document["versions"].items()))
-        yield f" `{path.stem}` names them for all its runs together, so for no row: {known}."
-
-
-def page(rows, cuda, notes=()):
+def page(rows, cuda):
     oldest, version, newest = limits()
     drivers = " and ".join(sorted({row.machine.driver for row in rows} - {UNKNOWN}))
     table = "\n".join("| " + " | ".join(line) + " |" for line in (COLUMNS, ["---"] * len(COLUMNS), *(cells(row, cuda) for row in rows)))
@@ -201,7 +192,8 @@ For frameworks, a version that is in a row was tested; others are expected. `vma
 A result of "programs as without vmart" compares what a program prints, or how its tests end, with memory moving at random: [what has run](../guide/run.md#what-has-run). What it counts as failed is there, too. Beside
 it, "nothing moved" and "a move is stuck" (it took more than a minute) count programs of which that was so. Benchmarks that there was no time for are not counted.
 
-CUDA is the version that the driver is for, not that of a toolkit. Where the result of a program does not name its driver and version, they are "{UNKNOWN}".{"".join(notes)}
+CUDA is the version that the driver is for, not that of a toolkit. A version "{OF_FILE.strip(' ()')}" stands once in a record
+into which several runs were merged, and its driver, too; newer records have both with each program.
 
 ## Add a row
 
@@ -230,7 +222,7 @@ def lines_of_header(rows):
             machines[row.machine.driver, row.machine.gpu].append(row)
     lines = []
     for (driver, gpu), own in sorted(machines.items()):
-        frameworks = [f"{kind.label} {row.version}" for kind in KINDS for row in own
+        frameworks = [f"{kind.label} {row.version.removesuffix(OF_FILE)}" for kind in KINDS for row in own
                       if row.what == f"{kind.label} under `vmart run`" and row.version != UNKNOWN]
         lines.append(f'    {{"{driver}", "{gpu}", {max(row.machine.gpus for row in own)}, {len(own)}, "{"; ".join(frameworks)}"}},')
     major, minor = map(int, limits()[2].split("."))
@@ -248,7 +240,7 @@ def with_lines(text, lines):
 
 def written(folder=SAMPLES):
     rows, cuda = rows_of_all(folder), toolkits(folder)
-    return {PAGE: page(rows, cuda, of_files(folder)), HEADER: with_lines(HEADER.read_text(encoding="utf-8"), lines_of_header(rows))}
+    return {PAGE: page(rows, cuda), HEADER: with_lines(HEADER.read_text(encoding="utf-8"), lines_of_header(rows))}
 
 
 def main():

@@ -48,22 +48,17 @@ class Support(unittest.TestCase):
         self.assertEqual((rows[0].machine.driver, rows[0].machine.gpu, rows[0].machine.gpus), ("600.1", "NVIDIA B200", 2))
         self.assertIn("2 of 3 programs as without vmart; nothing moved: 1", support.cells(rows[1], {}))
 
-    def test_only_what_a_program_says_of_itself_counts(self):
+    def test_what_a_program_says_of_itself_counts_before_the_file(self):
         own = program("torch.a", version="2.0", driver_version="599.1", cuda_version="13.9")
         later = program("torch.b", version="2.1", driver_version="599.1")
-        rows = self.rows(run={"versions": {"torch": "3.0", "driver": "600.1", "nvcc": "12.0"}, "programs": [own, later, program("torch.c")]})
+        programs = [own, later, program("torch.c"), program("jax.a")]
+        rows = self.rows(run={"versions": {"torch": "3.0", "driver": "600.1", "nvcc": "12.0"}, "programs": programs})
         self.assertEqual([(row.version, row.machine.driver) for row in rows],
-                         [("2.0", "599.1"), ("2.1", "599.1"), ("not recorded", "not recorded")])
+                         [("2.0", "599.1"), ("2.1", "599.1"), ("not recorded", "600.1"), ("3.0 (of all runs in the record)", "600.1")])
         cuda = support.toolkits(self.folder)
-        self.assertEqual([support.cells(row, cuda)[1] for row in rows], ["13.9", "13.9", "not recorded"])
+        self.assertEqual([support.cells(row, cuda)[1] for row in rows], ["13.9", "13.9", "not recorded", "not recorded"])
         self.assertIn('{"599.1", "NVIDIA B200", 2, 2, "PyTorch 2.0; PyTorch 2.1"},', support.lines_of_header(rows))
-        self.assertNotIn("not recorded", support.lines_of_header(rows))
-
-    def test_versions_of_a_file_stand_below_the_table(self):
-        own = {"one": {"versions": {"torch": "3.0"}, "programs": [program("torch.a", version="2.0")]}}
-        self.rows(**own, two={"versions": {"torch": "3.0", "driver": "600.1"}, "programs": [program("torch.a"), program("torch.b", version="2.0")]})
-        self.assertEqual(list(support.of_files(self.folder)),
-                         [" `two` names them for all its runs together, so for no row: driver 600.1, torch 3.0."])
+        self.assertIn('{"600.1", "NVIDIA B200", 2, 2, "PyTorch 3.0"},', support.lines_of_header(rows))
 
     def test_records_of_one_machine_are_one_row(self):
         rows = self.rows(one={"context": CONTEXT, "results": [1, 2], "failed": ["x"]},

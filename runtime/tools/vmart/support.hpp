@@ -21,7 +21,7 @@ struct RecordedRuns {
 constexpr RecordedRuns recorded_runs[] = {
 // recorded:begin
     {"580.159.04", "NVIDIA H100 80GB HBM3", 2, 2, ""},
-    {"580.159.04", "NVIDIA H200", 4, 13, ""},
+    {"580.159.04", "NVIDIA H200", 4, 24, "CUDA C++, nvcc 13.0; PyTorch 2.11.0; Triton 3.6.0; CuPy 14.2.0; JAX 0.11.2; Numba 0.68.0; transformers 5.17.0; NCCL 2.28.9; NVIDIA's cuda-samples 13.0; NVIDIA's nccl-tests a0b82b2; PyTorch's tests 2.9.1"},
 };
 constexpr int newest_known_cuda = 13050;
 // recorded:end
