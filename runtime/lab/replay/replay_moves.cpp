@@ -34,7 +34,9 @@ ReplayMoves::ReplayMoves(const ReplayMachine& machine, const ReplayOptions& opti
       traffic_(traffic),
       suspension_(options.stop == StopKind::suspension ? machine.suspension.value_or(Time(0))
                                                        : Time(0)),
-      planned_stall_(GateShare::planned(options.max_stall) - suspension_),
+      planned_stall_(options.stop == StopKind::suspension
+                         ? GateShare::planned(options.max_stall, suspension_)
+                         : GateShare::planned(options.max_stall)),
       budget_(options.stall_budget, 0) {}
 
 ReplayMoves::Route& ReplayMoves::route_of(const AcceptedMove& move) {

@@ -107,12 +107,11 @@ LiveBatch LiveStaging::make_batch(LiveChunk& first) {
   return batch;
 }
 
-/// How long the chunks of a stop may take, beside what it takes alone. What does not fit into a
-/// suspension loses nothing: the next one waits for nothing that was launched.
+/// How long the chunks of a stop may take, beside what it takes alone.
 std::chrono::nanoseconds LiveStaging::planned_stall(const WayChoice& choice) const {
   if (choice.stop != StopKind::suspension) return GateShare::planned(max_stall_);
   const StallForecast::Suspending cost = parts_.suspending();
-  return max_stall_ - cost.off - cost.on - GateShare::overhead;
+  return GateShare::planned(max_stall_, cost.off + cost.on);
 }
 
 /// For the copies under the stop, where nothing can be created. Routes may share a context, and so

@@ -79,6 +79,12 @@ struct GateShare {
     return std::chrono::duration_cast<std::chrono::nanoseconds>(planned_share * max_stall) -
            overhead;
   }
+  /// The same of a suspension, `suspending` of which it takes itself. It is planned whole: what
+  /// does not fit loses nothing, since the next one waits for nothing that was launched.
+  static constexpr std::chrono::nanoseconds planned(std::chrono::nanoseconds max_stall,
+                                                    std::chrono::nanoseconds suspending) {
+    return max_stall - suspending - overhead;
+  }
 };
 
 }  // namespace vma

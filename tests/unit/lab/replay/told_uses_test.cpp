@@ -133,7 +133,7 @@ struct CyclicReader {
     for (std::uint64_t segment = 1; segment <= segments; ++segment)
       trace.alloc(start, segment, 128 * MiB, segment <= 9 ? on_host : on_0);
     std::uint32_t task = 0;
-    for (std::uint64_t step = 0; step < 150; ++step) {
+    for (std::uint64_t step = 0; step < 300; ++step) {
       for (std::uint64_t i = 0; i < segments * kernels; ++i, ++task) {
         if (task == 0) {
           trace.task(start, 1, compute, {}, 1, on_0);
@@ -216,6 +216,30 @@ TEST(Suspension, StopsKernelsInTheirMiddle) {
   ReplayRig rig;
   ReplayMachine machine = rig.machine();
   EXPECT_THROW(stop_by(StopKind::suspension, machine, rig.options), Error);
+}
+
+// As in the runtime: what the suspension itself leaves of a max_stall is for their switches.
+TEST(Suspension, IsSharedByChunksAsFarAsItsLimitAllows) {
+  for (const milliseconds max_stall : {milliseconds(5), milliseconds(4)}) {
+    ReplayRig rig;
+    ReplayMachine machine = rig.machine();
+    machine.suspension = milliseconds(4);
+    rig.options.scheduler.planner.stall_share = 0;
+    stop_by(StopKind::suspension, machine, rig.options);
+    rig.options.max_stall = max_stall;
+    ListedTrace trace;
+    trace.alloc(start, 1, 200, on_1).access(start, 1, 200, on_1).access(seconds(9), 1, 200, on_1);
+    const auto tell = [](const Snapshot& snapshot, Plan& plan) {
+      if (snapshot.now() != seconds(1)) return;
+      for (const ChunkId chunk : {ChunkId{0}, ChunkId{1}})
+        plan.move(chunk, PlaceId{0}, 1, "told to");
+    };
+    const ReplayReport report =
+        Replay(machine, rig.options, std::make_unique<ToldPolicy>(tell), make_router(rig.router))
+            .run(trace);
+    EXPECT_EQ(report.moves, 2u);
+    EXPECT_EQ(report.stall, max_stall == milliseconds(5) ? milliseconds(4) : milliseconds(8));
+  }
 }
 
 // 20 channels on each of two H200, whose figures docs/results/suspension.md measured.
