@@ -1,7 +1,8 @@
 // Goal: clients that were written for the last release can talk to this runtime: it takes their
 // requests, and its answers have the members that they read, with the same types. Method: the
-// requests of tests/interfaces/control_protocol.json to a fake runtime. With VMART_RECORD_RELEASE=1
-// the file is written instead, from the requests below and the words of docs/guide/control.md.
+// requests of tests/interfaces/control_protocol.json to a fake runtime. With
+// VMART_TEST_RECORD_RELEASE=1 the file is written instead, from the requests below and the words of
+// docs/guide/control.md.
 #include "base/json.hpp"
 #include "base/whole_file.hpp"
 #include "control/control_json.hpp"
@@ -209,7 +210,7 @@ class ControlReleaseTest : public testing::Test {
 };
 
 TEST_F(ControlReleaseTest, ClientsOfTheLastReleaseFindWhatTheyKnow) {
-  if (std::getenv("VMART_RECORD_RELEASE") != nullptr) {
+  if (std::getenv("VMART_TEST_RECORD_RELEASE") != nullptr) {
     std::ofstream(release_file) << readable_json(describe(), 120) << "\n";
   }
   const json::object release = json::parse(read_file(release_file).value()).as_object();

