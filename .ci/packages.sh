@@ -14,7 +14,7 @@ options=(-G Ninja -DCMAKE_BUILD_TYPE=Release -DVMART_BATCHES=ON -DVMART_BUILD_TE
   -DVMART_BUILD_EXAMPLES=OFF)
 
 build_debs() {
-  local build=$root/build/packages.deb
+  local build=$root/build/packages.deb made name
   install_demo_packages
   need_header CLI/CLI.hpp libcli11-dev
   need_header zlib.h zlib1g-dev
@@ -27,8 +27,11 @@ build_debs() {
   cmake -S "$root" -B "$build" "${options[@]}" -DCMAKE_INSTALL_PREFIX=/usr "${cmake_arguments[@]}"
   cmake --build "$build" -j "$jobs"
   (cd "$build" && cpack -G DEB -B "$build/made")
-  rm -f "$results"/*.deb "$results"/*.deb.*  # Those of an earlier version.
-  mv "$build"/made/*.deb "$results"
+  for made in "$build"/made/*.deb; do  # Earlier versions go, those of another distribution stay.
+    name=${made##*/}
+    rm -f "$results/${name%%_*}_"*"~${name##*~}"*
+    mv "$made" "$results"
+  done
 }
 
 # In the folder of the wheels, so that ccache has what they have compiled.

@@ -50,6 +50,7 @@ class Row:
     good: int = 0  # Of what was run: how many as they should be.
     runs: int = 0
     unit: str = "benchmarks"
+    judged: bool = True  # Otherwise the record has only what ended.
     verdicts: collections.Counter = dataclasses.field(default_factory=collections.Counter)  # On moves, not on the output.
     commits: set = dataclasses.field(default_factory=set)
     records: set = dataclasses.field(default_factory=set)
@@ -84,7 +85,7 @@ def of_programs(document):
         version = result.get("version") or (known[kind.version] + OF_FILE if kind.version in known else UNKNOWN)
         machine = machine_of_text(result.get("driver_version") or known.get("driver", UNKNOWN), result["gpu"], result.get("system", ""))
         yield Row(machine, f"{kind.label} under `vmart run`", version, int(is_as_bare(result)), 1, "programs as without vmart",
-                  collections.Counter([result["verdict"]] if result["verdict"] in OF_MOVES else []), {result["commit"]})
+                  verdicts=collections.Counter([result["verdict"]] if result["verdict"] in OF_MOVES else []), commits={result["commit"]})
 
 
 def of_context(document):
@@ -98,13 +99,14 @@ def of_context(document):
     failed = [one for one in document.get("failed", ()) if not isinstance(one, dict) or "want of time" not in one.get("reason", "")]
     version = context.get("versions", {}).get("torch", UNKNOWN) if "PyTorch" in what else ""
     machine = machine_of_names(context["driver_version"], context["gpus"], context.get("system", ""))
-    yield Row(machine, what, version, len(good), len(good) + len(failed), unit, commits={context["commit"][:8]})
+    yield Row(machine, what, version, len(good), len(good) + len(failed), unit, "failed" in document,
+              commits={context["commit"][:8]})
 
 
 def of_calibration(document):
     _, driver = CALIBRATION.match(document["machine"]).groups()
     models = re.findall(r"gpu\(\d+\) (.*?) GPU-", document["machine"])
-    yield Row(machine_of_names(driver, models), "`vmart calibrate`", good=1, runs=1, unit="calibrations")
+    yield Row(machine_of_names(driver, models), "`vmart calibrate`", good=1, runs=1, unit="calibrations", judged=False)
 
 
 def rows_of(document):
@@ -120,7 +122,7 @@ def rows_of_all(folder):
         document = json.loads(path.read_text(encoding="utf-8"))
         for row in rows_of(document):
             key = (row.machine.driver, row.machine.gpu, row.machine.gpus, row.what, row.version)
-            total = rows.setdefault(key, Row(row.machine, row.what, row.version, unit=row.unit))
+            total = rows.setdefault(key, Row(row.machine, row.what, row.version, unit=row.unit, judged=row.judged))
             total.good, total.runs = total.good + row.good, total.runs + row.runs
             total.verdicts += row.verdicts
             total.commits |= row.commits - {""}
@@ -154,12 +156,18 @@ def listed(names):
     return ", ".join(f"`{name}`" for name in sorted(names))
 
 
+def counted(row):
+    if row.judged:
+        return f"{row.good} of {row.runs} {row.unit}"
+    return f"{row.runs} {row.unit if row.runs > 1 else row.unit.removesuffix('s')}"
+
+
 def cells(row, cuda):
     commits = listed(row.commits) if len(row.commits) <= 3 else f"{len(row.commits)} commits"
     gpus = f"{row.machine.gpus} x {row.machine.gpu}"
     of_moves = "".join(f"; {verdict}: {count}" for verdict, count in sorted(row.verdicts.items()))
     return (row.machine.driver, cuda.get(row.machine.driver, UNKNOWN), gpus, row.what, row.version,
-            f"{row.good} of {row.runs} {row.unit}{of_moves}", commits, listed(row.records))
+            counted(row) + of_moves, commits, listed(row.records))
 
 
 def page(rows, cuda):
@@ -177,7 +185,7 @@ is written by hand.
 
 | class | which machines | what that means |
 | --- | --- | --- |
-| tested | the driver, the model of GPU, and as many GPUs or more, are in a row below | It ran there, with the result that the row has |
+| tested | the driver, the model of GPU, and as many GPUs or more, are in a row below in which nothing failed | It ran there |
 | expected | any other with driver {oldest} (CUDA {version}) or newer, whose GPUs can map virtual memory | It should run: vmart asks the driver for each call that it needs. Nobody has recorded a run. `vmart run` knows the calls of drivers up to CUDA {newest}; with a newer one, a call that it does not know stops moves ([unmodified programs](../guide/run.md)) |
 | refused | a driver before {oldest}; GPUs without virtual memory management; a system other than Linux | Opening a runtime fails with `unsupported` or `no_driver`, and the reason. Simulated machines work |
 
@@ -215,16 +223,17 @@ them. A driver or GPU without a row becomes tested with the first record that na
 
 
 def lines_of_header(rows):
-    """One line for each driver and model of GPU."""
+    """One line for each driver, model and number of GPUs, of what ran as it should. Of frameworks, something has to have moved."""
     machines = collections.defaultdict(list)
     for row in rows:
-        if row.machine.driver != UNKNOWN:
-            machines[row.machine.driver, row.machine.gpu].append(row)
+        if row.machine.driver != UNKNOWN and row.good == row.runs:
+            machines[row.machine.driver, row.machine.gpu, row.machine.gpus].append(row)
     lines = []
-    for (driver, gpu), own in sorted(machines.items()):
+    for (driver, gpu, gpus), own in sorted(machines.items()):
         frameworks = [f"{kind.label} {row.version.removesuffix(OF_FILE)}" for kind in KINDS for row in own
-                      if row.what == f"{kind.label} under `vmart run`" and row.version != UNKNOWN]
-        lines.append(f'    {{"{driver}", "{gpu}", {max(row.machine.gpus for row in own)}, {len(own)}, "{"; ".join(frameworks)}"}},')
+                      if row.what == f"{kind.label} under `vmart run`" and row.version != UNKNOWN
+                      and row.verdicts["nothing moved"] < row.runs]
+        lines.append(f'    {{"{driver}", "{gpu}", {gpus}, {len(own)}, "{"; ".join(frameworks)}"}},')
     major, minor = map(int, limits()[2].split("."))
     return "".join(line + "\n" for line in (*lines, "};", f"constexpr int newest_known_cuda = {1000 * major + 10 * minor};"))
 
@@ -246,9 +255,9 @@ def written(folder=SAMPLES):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true")
-    changed = False
+    check, changed = parser.parse_args().check, False
     for path, text in written().items():
-        if parser.parse_args().check:
+        if check:
             if path.read_text(encoding="utf-8") != text:
                 print(f"{path.relative_to(ROOT)} is not what docs/support.py writes")
                 changed = True

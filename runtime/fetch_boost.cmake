@@ -8,7 +8,7 @@ FetchContent_Declare(vmart_boost
   DOWNLOAD_NO_EXTRACT ON)
 FetchContent_MakeAvailable(vmart_boost)
 
-set(Boost_ROOT ${PROJECT_BINARY_DIR}/boost)
+set(Boost_ROOT ${PROJECT_BINARY_DIR}/boost-1.83.0)
 set(Boost_NO_SYSTEM_PATHS ON)
 if(NOT EXISTS ${Boost_ROOT}/include)
   message(STATUS "Unpacking the headers of Boost")

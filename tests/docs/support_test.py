@@ -80,11 +80,17 @@ class Support(unittest.TestCase):
         with self.assertRaisesRegex(LookupError, "sim:h200x2"):
             self.rows(one={"context": {**CONTEXT, "driver": "sim:h200x2"}, "results": [1]})
 
-    def test_the_header_has_a_line_for_each_driver_and_model(self):
+    def test_the_header_has_a_line_for_each_driver_model_and_number(self):
         rows = self.rows(one={"context": CONTEXT, "results": [1]}, two={"context": {**CONTEXT, "gpus": ["NVIDIA B200"] * 8}, "results": [1]},
                          three={"context": {**CONTEXT, "gpus": ["NVIDIA L4"]}, "results": [1]})
         lines = [line.strip() for line in support.lines_of_header(rows).splitlines() if line.startswith('    {"')]
-        self.assertEqual(lines, ['{"600.1", "NVIDIA B200", 8, 2, ""},', '{"600.1", "NVIDIA L4", 1, 1, ""},'])
+        self.assertEqual(lines, ['{"600.1", "NVIDIA B200", 2, 1, ""},', '{"600.1", "NVIDIA B200", 8, 1, ""},', '{"600.1", "NVIDIA L4", 1, 1, ""},'])
+
+    def test_what_failed_or_did_not_move_is_not_tested(self):
+        known = {"version": "1.0", "driver_version": "600.1"}
+        programs = [program("torch.a", "bare: exit 1", **known), program("jax.a", "nothing moved", **known), program("cupy.a", **known)]
+        rows = self.rows(run={"versions": {}, "programs": programs})
+        self.assertIn('{"600.1", "NVIDIA B200", 2, 2, "CuPy 1.0"},', support.lines_of_header(rows))
 
     def test_a_header_without_marks_is_refused(self):
         self.assertEqual(support.with_lines("a\n" + support.BEGIN + "old\n" + support.END + "b\n", "new\n"),

@@ -177,7 +177,7 @@ class Sources(Page):
                 entry.size = len(text)
                 archive.addfile(entry, io.BytesIO(text))
         self.configure(project.name, *self.options, "-DVMART_FETCH_BOOST=ON", f"-DFETCHCONTENT_SOURCE_DIR_VMART_BOOST={fetched}")
-        include = project / "build" / "vmart" / "boost" / "include"
+        include = project / "build" / "vmart" / "boost-1.83.0" / "include"
         self.assertEqual(sorted(str(path.relative_to(include)) for path in include.rglob("*.*")),
                          ["boost/config.hpp", "boost/numeric/interval.hpp", "boost/version.hpp"])
         self.assertIn(f"Boost_INCLUDE_DIR:PATH={include}\n", (project / "build" / "CMakeCache.txt").read_text())

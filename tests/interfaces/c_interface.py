@@ -111,8 +111,8 @@ def _changed_struct(name, before, now):
             yield f"new member {member} of {name} lies inside of what the release had: at {place}"
 
 
-def _minor(version):
-    return tuple(map(int, version.split(".")[:2]))
+def _numbers(version):
+    return tuple(map(int, version.split(".")))
 
 
 def incompatible(release, now):
@@ -129,7 +129,7 @@ def incompatible(release, now):
         node = function.partition(":")[0]
         if node == NOT_EXPORTED:
             found.append(f"function {name} is declared, but not exported")
-        elif name not in release["functions"] and node in old_nodes and _minor(now["version"]) > _minor(release["version"]):
+        elif name not in release["functions"] and node in old_nodes and _numbers(now["version"]) > _numbers(release["version"]):
             found.append(f"function {name} is new, but has the version {node} of a release: name it in a node of its own "
                          f"in runtime/vmart.map.in")
     found += [f"{name} is exported as {node}, but not declared" for name, node in now["private"].items() if name not in PRIVATE]

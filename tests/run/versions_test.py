@@ -77,6 +77,7 @@ class Command(unittest.TestCase):
             path = f"{folder}/control.sock"
             listening.bind(path)
             listening.listen()
+            listening.settimeout(30)  # The command may end without asking.
 
             def serve():
                 with listening.accept()[0] as peer, peer.makefile("rw") as lines:

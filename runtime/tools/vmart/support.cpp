@@ -41,15 +41,17 @@ std::string why_not(const std::string& gpu, int count, const std::string& driver
     return fmt::format("no recorded run has a {} (they have {})", gpu,
                        names_in(recorded, [](const RecordedRuns& each) { return each.gpu; }));
   }
-  const auto found = std::ranges::find_if(
-      recorded, [&](const RecordedRuns& each) { return of_model(each) && each.driver == driver; });
-  if (found == recorded.end()) {
+  int gpus_max = 0;
+  for (const RecordedRuns& each : recorded) {
+    if (of_model(each) && each.driver == driver) gpus_max = std::max(gpus_max, each.gpus);
+  }
+  if (gpus_max == 0) {
     return fmt::format("no recorded run on {} has {} (they have {})", gpu,
                        driver.empty() ? "a driver that says no version" : "driver " + driver,
                        names_in(recorded, [](const RecordedRuns& each) { return each.driver; }));
   }
-  if (count > found->gpus_max) {
-    return fmt::format("recorded runs have at most {} of {}", found->gpus_max, gpu);
+  if (count > gpus_max) {
+    return fmt::format("recorded runs have at most {} of {}", gpus_max, gpu);
   }
   return {};
 }
@@ -67,9 +69,9 @@ Support support_of(const SupportQuestion& machine, std::span<const RecordedRuns>
     const std::string why = why_not(gpu, count, driver, recorded);
     if (!why.empty()) reasons.push_back(why);
     for (const RecordedRuns& each : recorded) {
-      if (!why.empty() || each.gpu != gpu || each.driver != driver) continue;
+      if (!why.empty() || each.gpu != gpu || each.driver != driver || each.gpus < count) continue;
       rows += each.rows;
-      frameworks.insert(each.frameworks);
+      if (*each.frameworks != '\0') frameworks.insert(each.frameworks);
     }
   }
   if (machine.mig) reasons.push_back("no recorded run is of a MIG slice");
@@ -78,8 +80,10 @@ Support support_of(const SupportQuestion& machine, std::span<const RecordedRuns>
                                   newest_known_cuda / 1000, newest_known_cuda % 1000 / 10));
   }
   if (!reasons.empty()) return {"expected", fmt::format("{}", fmt::join(reasons, "; ")), ""};
-  return {"tested", fmt::format("{} kinds of recorded runs have this driver and these GPUs", rows),
-          fmt::format("{}", fmt::join(frameworks, "; "))};
+  return {
+      "tested",
+      fmt::format("recorded runs have this driver and these GPUs ({} of the table's rows)", rows),
+      fmt::format("{}", fmt::join(frameworks, "; "))};
 }
 
 }  // namespace vma

@@ -6,12 +6,12 @@
 
 namespace vma {
 
-/// What runs were recorded on one driver and model of GPU.
+/// What runs were recorded on one driver, model of GPU and number of them.
 struct RecordedRuns {
   const char* driver;
   const char* gpu;
-  int gpus_max;  ///< In one machine.
-  int rows;      ///< How many docs/reference/support.md has.
+  int gpus;  ///< In one machine.
+  int rows;  ///< How many without a failure docs/reference/support.md has.
   const char* frameworks;
 };
 
@@ -21,7 +21,9 @@ struct RecordedRuns {
 constexpr RecordedRuns recorded_runs[] = {
 // recorded:begin
     {"580.159.04", "NVIDIA H100 80GB HBM3", 2, 2, ""},
-    {"580.159.04", "NVIDIA H200", 4, 24, "CUDA C++, nvcc 13.0; PyTorch 2.11.0; Triton 3.6.0; CuPy 14.2.0; JAX 0.11.2; Numba 0.68.0; transformers 5.17.0; NCCL 2.28.9; NVIDIA's cuda-samples 13.0; NVIDIA's nccl-tests a0b82b2; PyTorch's tests 2.9.1"},
+    {"580.159.04", "NVIDIA H200", 1, 2, ""},
+    {"580.159.04", "NVIDIA H200", 2, 17, "CUDA C++, nvcc 13.0; PyTorch 2.11.0; Triton 3.6.0; CuPy 14.2.0; JAX 0.11.2; Numba 0.68.0; transformers 5.17.0; NCCL 2.28.9; NVIDIA's cuda-samples 13.0; PyTorch's tests 2.9.1"},
+    {"580.159.04", "NVIDIA H200", 4, 5, ""},
 };
 constexpr int newest_known_cuda = 13050;
 // recorded:end

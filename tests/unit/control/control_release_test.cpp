@@ -36,7 +36,7 @@ namespace json = boost::json;
 
 const std::string document = VMART_CONTROL_DOCUMENT;
 const std::string release_file =
-    document.substr(0, document.find("docs/")) + "tests/interfaces/control_protocol.json";
+    document.substr(0, document.rfind("docs/guide/")) + "tests/interfaces/control_protocol.json";
 
 // Each kind of answer, and of refusal.
 constexpr const char* requests[] = {

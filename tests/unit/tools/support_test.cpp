@@ -7,7 +7,8 @@
 namespace vma {
 namespace {
 
-constexpr RecordedRuns records[] = {{"580.1", "NVIDIA H200", 4, 3, "PyTorch 2.11"},
+constexpr RecordedRuns records[] = {{"580.1", "NVIDIA H200", 2, 3, "PyTorch 2.11"},
+                                    {"580.1", "NVIDIA H200", 4, 1, ""},
                                     {"580.1", "NVIDIA L4", 1, 2, ""},
                                     {"570.2", "NVIDIA H200", 2, 1, "PyTorch 2.9"}};
 
@@ -16,10 +17,13 @@ Support of(const std::string& driver, std::vector<std::string> gpus, bool mig = 
 }
 
 TEST(Support, IsTestedWithADriverAndGpusOfRecordedRuns) {
+  const Support two = of("CUDA 13.0, driver 580.1", {2, "NVIDIA H200"});
+  EXPECT_EQ(two.name, "tested");
+  EXPECT_EQ(two.why, "recorded runs have this driver and these GPUs (4 of the table's rows)");
+  EXPECT_EQ(two.frameworks, "PyTorch 2.11");
   const Support four = of("CUDA 13.0, driver 580.1", {4, "NVIDIA H200"});
-  EXPECT_EQ(four.name, "tested");
-  EXPECT_EQ(four.why, "3 kinds of recorded runs have this driver and these GPUs");
-  EXPECT_EQ(four.frameworks, "PyTorch 2.11");
+  EXPECT_EQ(four.why, "recorded runs have this driver and these GPUs (1 of the table's rows)");
+  EXPECT_EQ(four.frameworks, "") << "PyTorch ran on two";
   EXPECT_EQ(of("CUDA 12.8, driver 570.2", {"NVIDIA H200"}).frameworks, "PyTorch 2.9");
   EXPECT_EQ(of("CUDA 13.0, driver 580.1", {"NVIDIA H200", "NVIDIA L4"}).name, "tested");
 }
@@ -51,7 +55,7 @@ TEST(Support, OfTheCommittedRecordsHasTheMachinesThatTheyName) {
   for (const RecordedRuns& each : recorded_runs) {
     const SupportQuestion machine{
         std::string("CUDA 12.4, driver ") + each.driver,
-        std::vector<std::string>(static_cast<std::size_t>(each.gpus_max), each.gpu)};
+        std::vector<std::string>(static_cast<std::size_t>(each.gpus), each.gpu)};
     EXPECT_EQ(support_of(machine).name, "tested") << each.driver << " " << each.gpu;
   }
 }
