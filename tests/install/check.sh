@@ -198,6 +198,10 @@ check_uninstall() {
   cmake --install "$build" --prefix "$alone" --component licence >/dev/null
   cmake "-Dmanifest=$build/install_manifest_licence.txt" -P "$build/runtime/uninstall.cmake"
   [[ -d $alone && -z $(ls -A "$alone") ]] || { echo "the prefix itself has to stay, and nothing in it"; exit 1; }
+  cmake --install "$build" --prefix "$alone" --component licence >/dev/null
+  rm "$build/install_prefix_licence.txt"  # As an earlier version left it.
+  cmake "-Dmanifest=$build/install_manifest_licence.txt" -P "$build/runtime/uninstall.cmake"
+  [[ -z $(ls -A "$alone" 2>/dev/null) ]] || { echo "without the file that names the prefix, this is left"; exit 1; }
 }
 
 install_afresh
