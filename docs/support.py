@@ -115,26 +115,29 @@ def rows_of(document):
     return of_context(document) if "context" in document else of_calibration(document)
 
 
-def rows_of_all(folder):
+def read_records(folder):
+    """By their names."""
+    return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in sorted(folder.glob("*.json"))}
+
+
+def rows_of_all(records):
     """By machine, what ran, and its version. Machines whose record names no system count with others like them."""
     rows = {}
-    for path in sorted(folder.glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
+    for name, document in records.items():
         for row in rows_of(document):
             key = (row.machine.driver, row.machine.gpu, row.machine.gpus, row.what, row.version)
             total = rows.setdefault(key, Row(row.machine, row.what, row.version, unit=row.unit, judged=row.judged))
             total.good, total.runs = total.good + row.good, total.runs + row.runs
             total.verdicts += row.verdicts
             total.commits |= row.commits - {""}
-            total.records.add(path.stem)
+            total.records.add(name)
     return [rows[key] for key in sorted(rows)]
 
 
-def toolkits(folder):
+def toolkits(records):
     """The version of CUDA that each driver is for, as calibrations and newer records say."""
     found = {}
-    for path in sorted(folder.glob("*.json")):
-        document = json.loads(path.read_text(encoding="utf-8"))
+    for document in records.values():
         if "machine" in document and (known := CALIBRATION.match(document["machine"])):
             found[known[2]] = known[1]
         for known in (document.get("context", {}), *document.get("programs", ())):
@@ -248,8 +251,9 @@ def with_lines(text, lines):
 
 
 def written(folder=SAMPLES):
-    rows, cuda = rows_of_all(folder), toolkits(folder)
-    return {PAGE: page(rows, cuda), HEADER: with_lines(HEADER.read_text(encoding="utf-8"), lines_of_header(rows))}
+    records = read_records(folder)
+    rows = rows_of_all(records)
+    return {PAGE: page(rows, toolkits(records)), HEADER: with_lines(HEADER.read_text(encoding="utf-8"), lines_of_header(rows))}
 
 
 def main():

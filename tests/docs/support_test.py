@@ -27,13 +27,16 @@ class Support(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
 
+    def records(self):
+        return support.read_records(self.folder)
+
     def rows(self, **documents):
         for name, document in documents.items():
             (self.folder / f"{name}.json").write_text(json.dumps(document), encoding="utf-8")
-        return support.rows_of_all(self.folder)
+        return support.rows_of_all(self.records())
 
     def test_page_and_header_are_what_the_records_say(self):
-        rows = support.rows_of_all(support.SAMPLES)
+        rows = support.rows_of_all(support.read_records(support.SAMPLES))
         self.assertGreaterEqual(len(rows), 20)
         for path, text in support.written().items():
             self.assertEqual(path.read_text(encoding="utf-8"), text, f"run docs/support.py: {path}")
@@ -55,7 +58,7 @@ class Support(unittest.TestCase):
         rows = self.rows(run={"versions": {"torch": "3.0", "driver": "600.1", "nvcc": "12.0"}, "programs": programs})
         self.assertEqual([(row.version, row.machine.driver) for row in rows],
                          [("2.0", "599.1"), ("2.1", "599.1"), ("not recorded", "600.1"), ("3.0 (of all runs in the record)", "600.1")])
-        cuda = support.toolkits(self.folder)
+        cuda = support.toolkits(self.records())
         self.assertEqual([support.cells(row, cuda)[1] for row in rows], ["13.9", "13.9", "not recorded", "not recorded"])
         self.assertIn('{"599.1", "NVIDIA B200", 2, 2, "PyTorch 2.0; PyTorch 2.1"},', support.lines_of_header(rows))
         self.assertIn('{"600.1", "NVIDIA B200", 2, 2, "PyTorch 3.0"},', support.lines_of_header(rows))
@@ -74,7 +77,7 @@ class Support(unittest.TestCase):
                    "GPU-a2b5b4b1-b43d-3da2-fd8b-73b013e51299; links 01 10; 1 host nodes")
         rows = self.rows(calibration={"machine": machine})
         self.assertEqual((rows[0].what, rows[0].machine.gpus), ("`vmart calibrate`", 2))
-        self.assertIn("| 600.1 | 13.5 | 2 x NVIDIA B200 |", support.page(rows, support.toolkits(self.folder)))
+        self.assertIn("| 600.1 | 13.5 | 2 x NVIDIA B200 |", support.page(rows, support.toolkits(self.records())))
 
     def test_simulated_machines_are_no_evidence(self):
         with self.assertRaisesRegex(LookupError, "sim:h200x2"):

@@ -27,23 +27,25 @@ def version_of(source):
     return re.search(r"project\(vmart VERSION ([\d.]+)", (source / "CMakeLists.txt").read_text(encoding="utf-8"))[1]
 
 
+@functools.cache  # For all tests: clang and a compiler run for each.
+def described(*changes, version=None):
+    """The interface with these changes to vmart.h."""
+    with tempfile.TemporaryDirectory() as name:
+        include = pathlib.Path(name)
+        shutil.copytree(arguments.source / "include/vma", include / "vma")
+        text = (include / "vma/vmart.h").read_text(encoding="utf-8")
+        for before, after in changes:
+            unittest.TestCase().assertEqual(text.count(before), 1, before)
+            text = text.replace(before, after)
+        (include / "vma/vmart.h").write_text(text, encoding="utf-8")
+        return c_interface.describe(include, arguments.library, CLANG, version or version_of(arguments.source))
+
+
 @unittest.skipIf(CLANG is None, "SKIPPED: clang is not installed (apt install clang-16)")
 @unittest.skipIf(shutil.which("nm") is None, "SKIPPED: nm is not installed (apt install binutils)")
 class CInterface(unittest.TestCase):
-    @functools.cache
-    def described(self, *changes, version=None):
-        with tempfile.TemporaryDirectory() as name:
-            include = pathlib.Path(name)
-            shutil.copytree(arguments.source / "include/vma", include / "vma")
-            text = (include / "vma/vmart.h").read_text(encoding="utf-8")
-            for before, after in changes:
-                self.assertEqual(text.count(before), 1, before)
-                text = text.replace(before, after)
-            (include / "vma/vmart.h").write_text(text, encoding="utf-8")
-            return c_interface.describe(include, arguments.library, CLANG, version or version_of(arguments.source))
-
     def found(self, *changes):
-        return c_interface.incompatible(self.described(), self.described(*changes))
+        return c_interface.incompatible(described(), described(*changes))
 
     def refused(self, *changes):
         found = self.found(*changes)
@@ -52,11 +54,11 @@ class CInterface(unittest.TestCase):
 
     def test_is_that_of_the_last_release(self):
         self.assertGreater(len(RELEASE["functions"]), 80)
-        self.assertEqual(c_interface.incompatible(RELEASE, self.described()), [],
+        self.assertEqual(c_interface.incompatible(RELEASE, described()), [],
                          "what programs of the last release use has changed: docs/reference/versions.md")
 
     def test_the_newest_version_of_symbols_is_the_one_that_the_tools_print(self):
-        nodes = {function.partition(":")[0] for function in self.described()["functions"].values()}
+        nodes = {function.partition(":")[0] for function in described()["functions"].values()}
         newest = max(nodes, key=lambda node: tuple(map(int, node.removeprefix("VMART_").split("."))))
         header = (arguments.source / "runtime/base/interface_versions.hpp").read_text(encoding="utf-8")
         self.assertEqual(newest, "VMART_" + re.search(r'c_interface = "([\d.]+)"', header)[1])
@@ -90,17 +92,17 @@ class CInterface(unittest.TestCase):
 
     def test_additions_pass(self):
         passes = "  double passes;       /**< Passes over the range, from then on; 0 means 1. */\n"
-        now = self.described((passes, passes + "  int64_t more;\n"), ("VMART_NOT_PERMITTED = 15,", "VMART_NOT_PERMITTED = 15, VMART_NEW = 16,"),
+        now = described((passes, passes + "  int64_t more;\n"), ("VMART_NOT_PERMITTED = 15,", "VMART_NOT_PERMITTED = 15, VMART_NEW = 16,"),
                              ("typedef struct vmart_pin vmart_pin;", "typedef struct vmart_pin vmart_pin;\ntypedef struct vmart_new vmart_new;"))
         self.assertEqual(now["structs"]["vmart_hint"]["size"], RELEASE["structs"]["vmart_hint"]["size"] + 8)
         self.assertEqual(now["constants"]["VMART_NEW"], 16)
-        self.assertEqual(c_interface.incompatible(self.described(), now), [])
+        self.assertEqual(c_interface.incompatible(described(), now), [])
 
     def test_a_new_call_has_the_version_that_has_it_first(self):
-        before = copy.deepcopy(self.described())
+        before = copy.deepcopy(described())
         del before["functions"]["vmart_trim"]
-        self.assertEqual(c_interface.incompatible(before, self.described()), [])  # Before the release.
-        later = self.described(version="999.0.0")
+        self.assertEqual(c_interface.incompatible(before, described()), [])  # Before the release.
+        later = copy.deepcopy(described(version="999.0.0"))
         self.assertEqual([line.partition(":")[0] for line in c_interface.incompatible(before, later)],
                          ["function vmart_trim is new, but has the version VMART_0.2 of a release"])
         later["functions"]["vmart_trim"] = "VMART_999.0: " + later["functions"]["vmart_trim"].partition(": ")[2]
