@@ -63,50 +63,9 @@ constexpr const char* requests[] = {
     R"({"command":"where","address":"0x10"})",
 };
 
-/// Names in the objects of these are data.
-bool is_data(std::string_view name) {
-  return name == "bytes_at" || name == "gates_given_up_by_reason" || name == "moves_refused";
-}
-
-std::string type_of(const json::value& value) {
-  if (value.is_number()) return "number";
-  if (value.is_string()) return "string";
-  if (value.is_bool()) return "flag";
-  if (value.is_array()) return "list";
-  return value.is_null() ? "null" : "object";
-}
-
-/// "ok.places[].at" and its type, for all members at any depth.
-void collect(const json::value& value, const std::string& path,
-             std::map<std::string, std::string>& found) {
-  if (!path.empty()) found[path] = type_of(value);
-  if (const auto* list = value.if_array()) {
-    for (const json::value& element : *list) collect(element, path + "[]", found);
-  } else if (const auto* object = value.if_object()) {
-    for (const auto& [name, member] : *object) {
-      const std::string below =
-          path.empty() ? std::string(name) : fmt::format("{}.{}", path, std::string_view(name));
-      if (is_data(name)) {
-        found[below] = "object";
-      } else {
-        collect(member, below, found);
-      }
-    }
-  }
-}
-
 class ControlReleaseTest : public testing::Test {
  protected:
-  ControlReleaseTest() {
-    ControlEvent event;
-    event.address = event.bytes = event.operation = 1;
-    event.from = event.to = gpu(0);
-    event.took = event.stall = Time{1};
-    event.stop = StopKind::suspension;
-    event.text = "text";
-    event.times = 2;
-    target_.ring().add(event);
-  }
+  ControlReleaseTest() { target_.add_full_event(); }
 
   json::object ask(std::string_view request) {
     return json::parse(answer_request(target_, request).line).as_object();
@@ -115,8 +74,7 @@ class ControlReleaseTest : public testing::Test {
   /// Members of the answer by their paths. Clients go by the kind of a refusal.
   json::object members_of(std::string_view request) {
     const json::object answer = ask(request);
-    std::map<std::string, std::string> found;
-    collect(answer, "", found);
+    std::map<std::string, std::string> found = member_types(answer);
     if (answer.contains("error")) {
       found["error.kind"] = std::string(answer.at("error").at("kind").as_string());
     }

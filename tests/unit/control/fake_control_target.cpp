@@ -4,6 +4,9 @@
 
 #include <vma/error.hpp>
 
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -13,6 +16,7 @@
 namespace vma {
 namespace {
 
+namespace json = boost::json;
 using std::chrono::milliseconds;
 
 std::string name_of(const ControlMove& move) {
@@ -40,6 +44,37 @@ ControlSelection selection() {
     selection.first.push_back({FakeControlTarget::first_address + each * 4 * MiB, 4 * MiB, "some"});
   }
   return selection;
+}
+
+/// Names in the objects of these are data.
+bool is_data(std::string_view name) {
+  return name == "bytes_at" || name == "gates_given_up_by_reason" || name == "moves_refused";
+}
+
+std::string type_of(const json::value& value) {
+  if (value.is_number()) return "number";
+  if (value.is_string()) return "string";
+  if (value.is_bool()) return "flag";
+  if (value.is_array()) return "list";
+  return value.is_null() ? "null" : "object";
+}
+
+void collect(const json::value& value, const std::string& path,
+             std::map<std::string, std::string>& found) {
+  if (!path.empty()) found[path] = type_of(value);
+  if (const auto* list = value.if_array()) {
+    for (const json::value& element : *list) collect(element, path + "[]", found);
+  } else if (const auto* object = value.if_object()) {
+    for (const auto& [name, member] : *object) {
+      const std::string below =
+          path.empty() ? std::string(name) : fmt::format("{}.{}", path, std::string_view(name));
+      if (is_data(name)) {
+        found[below] = "object";
+      } else {
+        collect(member, below, found);
+      }
+    }
+  }
 }
 
 }  // namespace
@@ -218,6 +253,23 @@ ControlStats FakeControlTarget::stats() {
 std::vector<std::string> FakeControlTarget::calls() const {
   const std::lock_guard lock(mutex_);
   return calls_;
+}
+
+void FakeControlTarget::add_full_event() {
+  ControlEvent event;
+  event.address = event.bytes = event.operation = 1;
+  event.from = event.to = gpu(0);
+  event.took = event.stall = Time{1};
+  event.stop = StopKind::suspension;
+  event.text = "text";
+  event.times = 2;
+  ring_.add(event);
+}
+
+std::map<std::string, std::string> member_types(const json::value& answer) {
+  std::map<std::string, std::string> found;
+  collect(answer, "", found);
+  return found;
 }
 
 }  // namespace vma

@@ -3,7 +3,10 @@
 #include "control/control_target.hpp"
 #include "control/event_feed.hpp"
 
+#include <boost/json/value.hpp>
+
 #include <atomic>
+#include <map>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -45,6 +48,8 @@ class FakeControlTarget : public ControlTarget {
   /// What the last move named.
   const std::vector<Selector>& last_move() const { return last_move_; }
   EventRing& ring() { return ring_; }
+  /// An event all of whose members are in answers.
+  void add_full_event();
 
  private:
   std::uint64_t start(const std::string& call, bool fails);
@@ -57,5 +62,9 @@ class FakeControlTarget : public ControlTarget {
   EventRing ring_;
   std::atomic<int> answers_starting_{0};
 };
+
+/// The type of each member of an answer at any depth, by its path such as "ok.places[].at". Objects
+/// whose names are data, such as places and reasons, are not looked into.
+std::map<std::string, std::string> member_types(const boost::json::value& answer);
 
 }  // namespace vma
